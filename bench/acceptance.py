@@ -81,8 +81,14 @@ def accepted(cluster: Cluster, errors: Errors) -> tuple[dict[str, Decision], Seq
 
 
 def _decision_on(node: str, populations: Mapping[str, Population]) -> Decision:
-    units = ((one, (node, str(device))) for name, one in populations.items() for device in range(MEASURES[name]))
-    return decision_of(one.judged[unit].decision if unit in one.judged else Decision.OPEN for one, unit in units)
+    units = (
+        (population, (node, str(device)))
+        for name, population in populations.items()
+        for device in range(MEASURES[name])
+    )
+    return decision_of(
+        population.judged[unit].decision if unit in population.judged else Decision.OPEN for population, unit in units
+    )
 
 
 def declared() -> Errors:
@@ -103,20 +109,20 @@ def alone(cell: Cell) -> Tallies:
 def in_common(cell: Cell) -> Tallies:
     """The same for clusters whose nodes have something in common."""
     name, size, number, aside = cell
-    shared = SHARED[(number + [one.name for one in NOISES].index(name)) % len(SHARED)]
+    shared = SHARED[(number + [noise.name for noise in NOISES].index(name)) % len(SHARED)]
     return _alone(made(size, _noise(name), f"{aside}{name} {size} {number} in common", shared))
 
 
 def _alone(cluster: Cluster) -> Tallies:
-    said, populations = accepted(cluster, declared())
-    tallies = tallied(said, {node: KINDS[kind] for node, (kind, _) in cluster.weak.items()})
-    differ = [{level for shift in one.shifts for level in shift.levels} for one in populations]
+    decisions, populations = accepted(cluster, declared())
+    tallies = tallied(decisions, {node: KINDS[kind] for node, (kind, _) in cluster.weak.items()})
+    differ = [{level for shift in population.shifts for level in shift.levels} for population in populations]
     wrong = sum(bool(of - {cluster.level}) for of in differ)
     tallies["good"] += Tally(measured=len(populations), wrongly_said=wrong)
     if cluster.shared:
         as_it_is = sum(
-            one.drift is not None if cluster.shared == DRIFT else cluster.level in of
-            for one, of in zip(populations, differ, strict=True)
+            population.drift is not None if cluster.shared == DRIFT else cluster.level in of
+            for population, of in zip(populations, differ, strict=True)
         )
         tallies[cluster.shared] = Tally(shared=len(populations), shared_said=as_it_is)
     return tallies
@@ -128,22 +134,24 @@ def on_the_network(cell: Cell) -> Tallies:
     cluster = disturbed(_noise(name), size, Random(f"{aside}{name} {size} {number} network"))
     slow_nodes(cluster, ON_THE_NETWORK)
     analysis = concluded(cluster, number)
-    rejected = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
-    of_all = {node for one in analysis.findings if one.kind is Kind.INCONCLUSIVE for node in one.nodes}
-    left_open = {node for one in analysis.findings if one.kind in LEAVES_OPEN for node in one.nodes} | of_all
-    said = {
+    rejected = {node for finding in analysis.findings if finding.kind in OF_NODES for node in finding.nodes}
+    of_all = {node for finding in analysis.findings if finding.kind is Kind.INCONCLUSIVE for node in finding.nodes}
+    left_open = {
+        node for finding in analysis.findings if finding.kind in LEAVES_OPEN for node in finding.nodes
+    } | of_all
+    decisions = {
         node: Decision.BAD if node in rejected else Decision.OPEN if node in left_open else Decision.GOOD
         for node in cluster.nodes
     }
-    return tallied(said, dict.fromkeys(cluster.slow_nodes, NETWORK))
+    return tallied(decisions, dict.fromkeys(cluster.slow_nodes, NETWORK))
 
 
-def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
+def tallied(decisions: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
     """The outcomes, by kind of weak node."""
-    of_good = [decision for node, decision in said.items() if node not in kinds]
+    of_good = [decision for node, decision in decisions.items() if node not in kinds]
     tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
-        of_kind = [said[node] for node, one in kinds.items() if one == kind]
+        of_kind = [decisions[node] for node, fault in kinds.items() if fault == kind]
         tallies[kind] = Tally(
             0, bad=len(of_kind), bad_accepted=of_kind.count(Decision.GOOD), bad_open=of_kind.count(Decision.OPEN)
         )
@@ -151,7 +159,7 @@ def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
 
 
 def _noise(name: str) -> Noise:
-    return next(one for one in NOISES if one.name == name)
+    return next(noise for noise in NOISES if noise.name == name)
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:
@@ -210,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
                 made_of[cell[1]] += 1
     for name, of_noise in tallies_by_noise.items():
         print(f"{name}\n{table(figures(of_noise))}\n")
-    whole = figures([one for of_noise in tallies_by_noise.values() for one in of_noise])
+    whole = figures([tally for of_noise in tallies_by_noise.values() for tally in of_noise])
     print(f"all noises\n{table(whole)}\n")
     says = said_of(sum(whole.values(), Tally()))
     print(json.dumps(says | {"clusters_of": dict(made_of), "seeds": "writing" if option.writing else "held aside"}))

@@ -160,7 +160,7 @@ def chaos(seconds: float, seed: int) -> dict[str, int]:
         finally:
             watch.end()
         print("\n".join(Path(name, "out").read_text(encoding="utf-8").splitlines()[-3:]))
-        repeated = len(server.taken) - len({one["id"] for one in server.taken})
+        repeated = len(server.taken) - len({notification["id"] for notification in server.taken})
         print(f"{dict(seen)}, {watch.kills} kills")
         print(f"notifications: {len(server.taken)}, {repeated} of them with an id that came before")
         return {"alerts": world.alerts, **judged(world.due, server.taken)}

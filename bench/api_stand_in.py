@@ -32,13 +32,13 @@ class StandIn(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Serve listings, the agents' DaemonSet and their logs."""
         path, _, query = self.path.partition("?")
-        asked = {key: values[0] for key, values in parse_qs(query).items()}
+        parameters = {key: values[0] for key, values in parse_qs(query).items()}
         if path.endswith("/log"):
             self._answer(200, _log(path.split("/")[-2].removeprefix("agent-")))
         elif path == "/api/v1/nodes":
-            self._listing(asked, self._node)
+            self._listing(parameters, self._node)
         elif path.endswith("/pods"):
-            self._listing(asked, _pod)
+            self._listing(parameters, _pod)
         elif path.endswith(f"/daemonsets/{DAEMON_SET}"):
             self._answer(200, b'{"metadata":{"name":"%s","uid":"of-agents"}}' % DAEMON_SET.encode())
         else:
@@ -59,10 +59,10 @@ class StandIn(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(201, b"{}")
 
-    def _listing(self, asked: dict[str, str], render: Any) -> None:
-        first, limit = int(asked.get("continue", 0)), int(asked.get("limit", 0)) or len(self.names)
+    def _listing(self, parameters: dict[str, str], render: Any) -> None:
+        first, limit = int(parameters.get("continue", 0)), int(parameters.get("limit", 0)) or len(self.names)
         names = self.names
-        if chosen := re.fullmatch(r"metadata\.name=(.*)", asked.get("fieldSelector", "")):
+        if chosen := re.fullmatch(r"metadata\.name=(.*)", parameters.get("fieldSelector", "")):
             names = [chosen[1]]
         page, rest = names[first : first + limit], len(names) > first + limit
         after = f'"continue":"{first + limit}"' if rest else ""
@@ -96,11 +96,14 @@ def _halves(name: str) -> tuple[bytes, bytes]:
 def large_node(name: str) -> dict[str, Any]:
     """A node as large as real ones: 50 images, 60 feature labels, and managed fields."""
     digest, status = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
-    images = [{"names": [f"example.com/team/{one}@sha256:{digest}", f"example.com/team/{one}:v1"]} for one in range(50)]
-    conditions = [{"type": f"Condition{one}", "status": "False", **status} for one in range(8)]
+    images = [
+        {"names": [f"example.com/team/{number}@sha256:{digest}", f"example.com/team/{number}:v1"]}
+        for number in range(50)
+    ]
+    conditions = [{"type": f"Condition{number}", "status": "False", **status} for number in range(8)]
     conditions += [{"type": "Ready", "status": "True", **status}, {"type": "HERE"}]
-    managed = [{"manager": "kubelet", "fieldsV1": {f"f:label-{one}": {} for one in range(90)}} for _ in range(4)]
-    labels = {f"feature.node.kubernetes.io/cpu-cpuid.{one}": "true" for one in range(60)}
+    managed = [{"manager": "kubelet", "fieldsV1": {f"f:label-{number}": {} for number in range(90)}} for _ in range(4)]
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.{number}": "true" for number in range(60)}
     labels |= {"node.kubernetes.io/instance-type": "p5.48xlarge", "eks.amazonaws.com/nodegroup": "train"}
     metadata: dict[str, Any] = {
         "name": name,
@@ -126,7 +129,7 @@ def large_node(name: str) -> dict[str, Any]:
 @lru_cache(None)
 def _pod(node: str) -> bytes:
     """An agent's pod as large as real ones: 4 kB."""
-    mounts = [{"name": f"volume-{one}", "mountPath": f"/host/{one}" * 4} for one in range(8)]
+    mounts = [{"name": f"volume-{number}", "mountPath": f"/host/{number}" * 4} for number in range(8)]
     container: dict[str, Any] = {"name": "agent", "image": "example.com/clusterproof:0.1.0", "volumeMounts": mounts}
     container["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
     owner: dict[str, Any] = {"kind": "DaemonSet", "name": DAEMON_SET, "uid": "of-agents", "controller": True}
@@ -138,7 +141,7 @@ def _pod(node: str) -> bytes:
     }
     kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     conditions = [{"type": kind, "status": "True", "lastTransitionTime": CREATED} for kind in kinds]
-    managed = [{"manager": "kubelet", "fieldsV1": {f"f:{one}": {} for one in range(80)}} for _ in range(2)]
+    managed = [{"manager": "kubelet", "fieldsV1": {f"f:{number}": {} for number in range(80)}} for _ in range(2)]
     metadata: dict[str, Any] = {
         "name": f"agent-{node}",
         "namespace": "clusterproof",

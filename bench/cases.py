@@ -37,12 +37,12 @@ def on_real_ones(runs: int, trainings: int, systems: Sequence[str]) -> list[Outc
     """Conclusions about jobs that die on each of these systems: with all evidence, and from each job alone."""
     from bench.real_jobs import on_kubernetes, on_slurm  # they need root and the systems' programs
 
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for system in systems:
         ran = on_kubernetes(runs) if system == KUBERNETES else on_slurm(system, runs, trainings)
         print(f"{system}: {figures(ran)}")
-        found += ran
-    return found
+        outcomes += ran
+    return outcomes
 
 
 def main(arguments: Sequence[str]) -> int:

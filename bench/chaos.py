@@ -65,13 +65,13 @@ def an_hour() -> Iterator[Figure]:
             watch.until_sampled(*NAMES)
             _wait_for(lambda: watch.threads <= before[0] and watch.files <= before[1])
             after = watch.threads, watch.files
-            lost = [one for one in sorted(tally.logged) if not _is_said(watch, *one)]
-            said = [one for one in watch.of("gpu.no_xid") if one.kind.value == "opened"]
+            lost = [change for change in sorted(tally.logged) if not _is_said(watch, *change)]
+            opened = [change for change in watch.of("gpu.no_xid") if change.kind.value == "opened"]
             bed.cut_wire(NAMES[0])
             booted = len(watch.of(REBOOT)), len(watch.of(CLOCK))
         _wait_for(lambda: not _left(bed))
         left = _left(bed)
-    keys = [(one.key.node, one.key.device) for one in said]
+    keys = [(change.key.node, change.key.device) for change in opened]
     happened = ", ".join(f"{count} {name}" for name, count in sorted(tally.outages.items()))
     detail = f"{len(tally.logged)} Xids through {happened} {(*lost, *tally.failed)[:3] or ''}"
     yield Figure("chaos_alerts_lost", len(lost) + len(tally.failed), "0", detail)
@@ -85,7 +85,9 @@ def an_hour() -> Iterator[Figure]:
 def _memory(mib: list[float]) -> Figure:
     """Memory from the second quarter on; before that, not all facts of each node are known."""
     quarters = [mean(mib[at * len(mib) // 4 : (at + 1) * len(mib) // 4]) for at in range(4)]
-    detail = f"{', '.join(f'{one:.1f}' for one in quarters)} MiB in its quarters: the second to the last"
+    detail = (
+        f"{', '.join(f'{quarter_mib:.1f}' for quarter_mib in quarters)} MiB in its quarters: the second to the last"
+    )
     return Figure("chaos_memory_growth_percent", round(100 * (quarters[3] / quarters[1] - 1), 1), "≤ 5", detail)
 
 
@@ -118,7 +120,9 @@ def _outage(watch: Watched, tally: Tally, name: str, until: float) -> None:
     random.shuffle(ours)
     has_booted = False  # a node that has booted has a clock that cannot be set
     while time.monotonic() < until and len(ours) > 2:
-        outage = random.choice([one for one in OUTAGES if one.node != "clock" or not has_booted])
+        outage = random.choice(
+            [outage_possible for outage_possible in OUTAGES if outage_possible.node != "clock" or not has_booted]
+        )
         try:
             _log(watch, tally, name, *ours.pop())
             outage.act(watch, name)
@@ -150,5 +154,6 @@ def _xid(watch: Watched, tally: Tally, name: str, bus: int, code: int) -> None:
 def _is_said(watch: Watched, name: str, bus: int, code: int) -> bool:
     names = f"GPU {list(GPU_BUSES).index(bus)},", f"0000:{bus:02x}:00.0,"  # the latter until its driver reports
     return any(
-        one.key.device.startswith(names) and one.key.device.endswith(f" {code}") for one in watch.of("gpu.no_xid", name)
+        change.key.device.startswith(names) and change.key.device.endswith(f" {code}")
+        for change in watch.of("gpu.no_xid", name)
     )

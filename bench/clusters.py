@@ -38,9 +38,9 @@ class Simulated:
         """Measure these pairs at once; `uses` counts the pairs that a node is in, where more than one."""
         shares = self.disturbed(pairs, number) if self.disturbed else {}
         return [
-            Measurement(one, number, len(pairs), Reading(busbw and busbw * shares.get(one, 1.0)))
-            for one in pairs
-            for busbw in (self._busbw(one, len(pairs), uses or {}),)
+            Measurement(measured, number, len(pairs), Reading(busbw and busbw * shares.get(measured, 1.0)))
+            for measured in pairs
+            for busbw in (self._busbw(measured, len(pairs), uses or {}),)
         ]
 
     def _busbw(self, pair: Pair, at_once: int, uses: Mapping[str, int]) -> float | None:

@@ -65,8 +65,8 @@ def in_rest() -> Iterator[Figure]:
     ):
         gate, began = _gate(Path(folder)), time.time()
         _rounds(gate, 1, began)
-        kept = _asked(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
-        each = _asked(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
+        kept = _requests_during(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
+        each = _requests_during(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
     seconds = ROUNDS * EVERY_S
     detail_in_words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
     detail = f"of each of {NODES} nodes in {seconds:.0f} s: {detail_in_words}"
@@ -79,7 +79,7 @@ def listing() -> Iterator[Figure]:
     """CPU seconds to list a cluster's nodes, which each round does twice."""
     pages = [json.dumps({"items": [large_node(f"node-{number}") for number in range(PAGE)]}).encode()] * (LARGE // PAGE)
     began = time.process_time()
-    seen = [seen_of(one) for page in pages for one in decoded(page)["items"]]
+    seen = [seen_of(item) for page in pages for item in decoded(page)["items"]]
     seconds = time.process_time() - began
     detail = f"{len(seen)} nodes of {len(pages[0]) // PAGE / 1000:.0f} kB; without the way over the network"
     yield Figure("gate_listing_cpu_s", round(seconds, 2), "≤ 1.5", detail)
@@ -117,13 +117,15 @@ def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
         write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
 
 
-def _asked(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
+def _requests_during(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
     """The suite's requests in the audit log during a call, by verb and resource."""
     before = len(_requests(kubernetes))
     act()
-    return Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in _requests(kubernetes)[before:])
+    return Counter(
+        f"{request['verb']} {request['objectRef']['resource']}" for request in _requests(kubernetes)[before:]
+    )
 
 
 def _requests(kubernetes: Bed) -> list[dict[str, Any]]:
-    made = (one for one in kubernetes.plane.requests("admin") if one.get("userAgent") == "clusterproof")
-    return list({one["auditID"]: dict(one) for one in made}.values())
+    made = (request for request in kubernetes.plane.requests("admin") if request.get("userAgent") == "clusterproof")
+    return list({request["auditID"]: dict(request) for request in made}.values())

@@ -57,8 +57,8 @@ def of_large_cluster() -> Iterator[Figure]:
         files = ["-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.crt", "-addext", "subjectAltName=IP:127.0.0.1"]
         subprocess.run([*CERTIFICATE, *files], check=True, capture_output=True)
         (folder / "token").write_text("token")
-        words = [sys.executable, "-m", "bench.api_stand_in", name, str(nodes)]
-        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        command = [sys.executable, "-m", "bench.api_stand_in", name, str(nodes)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout
                 port = server.stdout.readline().strip()
@@ -88,10 +88,10 @@ def _figures(spent: dict[str, float], peak_mb: dict[str, float], nodes: int) -> 
     yield Figure("gate_memory_mb", round(peak_mb["all"]), "≤ 300", detail)
 
 
-def _watched(words: list[str]) -> tuple[dict[str, float], dict[str, float]]:
+def _watched(command: list[str]) -> tuple[dict[str, float], dict[str, float]]:
     """What a gate reports of itself, and the peak memory of the gate and its children."""
     peak_mb = {"own": 0.0, "all": 0.0}
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         lines: list[str] = []
         reader = threading.Thread(target=lambda: lines.extend(process.stdout or ()))
@@ -158,9 +158,9 @@ class MeasuredGate:
         began = time.time()
         spent = self.round(after_s)
         after = kept_verdicts(self.keep)
-        evaluated = [one for one in after.values() if one.began >= began]
-        found = evaluated[0].health
-        keep_verdicts(self.keep, {name: replace(one, health=found) for name, one in after.items()})
+        evaluated = [verdict for verdict in after.values() if verdict.began >= began]
+        health = evaluated[0].health
+        keep_verdicts(self.keep, {name: replace(verdict, health=health) for name, verdict in after.items()})
         return spent, len(evaluated)
 
 
@@ -188,7 +188,7 @@ def measure(folder: Path, port: str, nodes: int) -> dict[str, float]:
 
 def _cpu_s() -> float:
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ def _visits(plane: ControlPlane, names: Sequence[str]) -> Iterator[Figure]:
 
 def _requests(plane: ControlPlane) -> int:
     """How many of the suite's requests the audit log contains."""
-    made = (one for one in plane.requests("admin") if one.get("userAgent") == "clusterproof")
-    return len({one["auditID"] for one in made})
+    made = (request for request in plane.requests("admin") if request.get("userAgent") == "clusterproof")
+    return len({request["auditID"] for request in made})
 
 
 def _kubectl(names: Sequence[str]) -> Iterator[Figure]:

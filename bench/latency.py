@@ -56,15 +56,15 @@ def _of_gpus(watch: WatchedHere) -> tuple[list[float], list[float]]:
     facts: list[float] = []
     states: list[float] = []
     for _ in range(ROUNDS):
-        said: Sequence[Change] = ()
+        changes: Sequence[Change] = ()
         before = {fault.rule: len(said_of(watch, NODE, fault)) for fault in GPU_FAULTS}
         began = time.monotonic()
         answer(node, healthy, *GPU_FAULTS)
         for fault in GPU_FAULTS:
             known = before[fault.rule]
             watch.until(lambda fault=fault, known=known: len(said_of(watch, NODE, fault)) > known, fault.name)  # type: ignore[misc]
-            said = said_of(watch, NODE, fault)
-            (states if fault.rule in STATES else facts).append((said[known].time_s - began) / EVERY_S)
+            changes = said_of(watch, NODE, fault)
+            (states if fault.rule in STATES else facts).append((changes[known].time_s - began) / EVERY_S)
         watch.controller.watch.states._of.clear()  # so that the next round reports it again and does not flap
         answer_now(node.root, healthy)
         watch.until_sampled(NODE, more=7)

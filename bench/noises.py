@@ -44,20 +44,22 @@ def _heavy_tails(_nodes: Sequence[str], random: Random) -> Shares:
         squares = sum(random.gauss(0.0, 1.0) ** 2 for _ in range(STUDENT_FREEDOM))
         return random.gauss(0.0, 1.0) / sqrt(squares / STUDENT_FREEDOM)
 
-    return lambda pairs, _number: {one: exp(STUDENT_SCALE * student()) for one in pairs}
+    return lambda pairs, _number: {measured: exp(STUDENT_SCALE * student()) for measured in pairs}
 
 
 def _unlisted_racks(nodes: Sequence[str], random: Random) -> Shares:
     """Racks that the inventory does not list, in no order of the names."""
     size = min(RACK, max(2, len(nodes) // 4))
     rack = {node: number // size for number, node in enumerate(random.sample(nodes, len(nodes)))}
-    return lambda pairs, _number: {one: 1.0 if rack[one.a] == rack[one.b] else ACROSS_UNLISTED_RACKS for one in pairs}
+    return lambda pairs, _number: {
+        measured: 1.0 if rack[measured.a] == rack[measured.b] else ACROSS_UNLISTED_RACKS for measured in pairs
+    }
 
 
 def _nodes_that_differ(nodes: Sequence[str], random: Random) -> Shares:
     """Every node is permanently a little faster or slower than the others."""
     own = {node: exp(max(-2 * NODE_SIGMA, random.gauss(0.0, NODE_SIGMA))) for node in nodes}
-    return lambda pairs, _number: {one: min(own[node] for node in one) for one in pairs}
+    return lambda pairs, _number: {measured: min(own[node] for node in measured) for measured in pairs}
 
 
 def _drift(_nodes: Sequence[str], random: Random) -> Shares:
@@ -74,7 +76,7 @@ def _bursts(_nodes: Sequence[str], random: Random) -> Shares:
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
         part = IN_A_BURST if random.random() < BURSTS else 0.0
-        return {one: random.uniform(*BURST_SHARES) if random.random() < part else 1.0 for one in pairs}
+        return {measured: random.uniform(*BURST_SHARES) if random.random() < part else 1.0 for measured in pairs}
 
     return shares
 
@@ -86,8 +88,8 @@ def _shared_paths(nodes: Sequence[str], random: Random) -> Shares:
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
         for pair in pairs:
             path_of.setdefault(pair, random.randrange(PATHS_PER_NODE * len(nodes)))
-        used = Counter(path_of[one] for one in pairs)
-        return {one: OF_A_SHARED_PATH ** (used[path_of[one]] - 1) for one in pairs}
+        used = Counter(path_of[measured] for measured in pairs)
+        return {measured: OF_A_SHARED_PATH ** (used[path_of[measured]] - 1) for measured in pairs}
 
     return shares
 
@@ -97,7 +99,10 @@ def _jittery_nodes(nodes: Sequence[str], random: Random) -> Shares:
     jittery = set(random.sample(nodes, max(1, round(JITTERY_NODES * len(nodes)))))
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
-        return {one: exp(sum(random.gauss(0.0, JITTER_SIGMA) for node in one if node in jittery)) for one in pairs}
+        return {
+            measured: exp(sum(random.gauss(0.0, JITTER_SIGMA) for node in measured if node in jittery))
+            for measured in pairs
+        }
 
     return shares
 

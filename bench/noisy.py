@@ -74,7 +74,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
 
 def borne(cell: NoisyCell) -> Borne:
     """The findings about these clusters; deterministic."""
-    noise = next(one for one in NOISES if one.name == cell.noise)
+    noise = next(candidate for candidate in NOISES if candidate.name == cell.noise)
     total = Borne()
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
         seed = number * 100_003 + cell.size
@@ -104,9 +104,11 @@ def concluded(cluster: Simulated, seed: int) -> Analysis:
 
 def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
     slow = set(cluster.slow_nodes)
-    flagged = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
-    of_all = {one.nodes for one in analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs}
-    by_itself = {one.nodes for one in analysis.findings if one.kind in LEAVES_OPEN and len(one.nodes) == 1}
+    flagged = {node for finding in analysis.findings if finding.kind in OF_NODES for node in finding.nodes}
+    of_all = {finding.nodes for finding in analysis.findings if finding.kind is Kind.INCONCLUSIVE and not finding.pairs}
+    by_itself = {
+        finding.nodes for finding in analysis.findings if finding.kind in LEAVES_OPEN and len(finding.nodes) == 1
+    }
     left_open = {node for nodes in (*of_all, *by_itself) for node in nodes} - flagged
     return Borne(
         slow=len(slow),
@@ -116,7 +118,7 @@ def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
         flagged=len(flagged - slow),
         left_open=len(left_open - slow),
         clusters=1,
-        with_link=any(one.kind in OF_LINKS for one in analysis.findings),
+        with_link=any(finding.kind in OF_LINKS for finding in analysis.findings),
     )
 
 

@@ -34,25 +34,25 @@ class Outcome:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The confusion table: a row for each label, a column for each verdict."""
-    counts = Counter((one.expected, one.said) for one in outcomes)
-    rows = [f"{'label':<10}" + "".join(f"{said:>10}" for said in CAUSES)]
+    counts = Counter((outcome.expected, outcome.said) for outcome in outcomes)
+    rows = [f"{'label':<10}" + "".join(f"{cause:>10}" for cause in CAUSES)]
     for expected in CAUSES:
-        rows.append(f"{expected:<10}" + "".join(f"{counts[expected, said] or '.':>10}" for said in CAUSES))
+        rows.append(f"{expected:<10}" + "".join(f"{counts[expected, cause] or '.':>10}" for cause in CAUSES))
     return "\n".join(rows)
 
 
 def figures(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
     """Precision and recall for hardware, and the errors other than *unknown*."""
     outcomes = list(outcomes)
-    blamed = [one for one in outcomes if one.said == HARDWARE]
-    guilty = [one for one in outcomes if one.expected == HARDWARE]
-    right = [one for one in blamed if one.is_right]
-    wrong = [one for one in outcomes if one.said not in (one.expected, UNKNOWN)]
+    blamed = [outcome for outcome in outcomes if outcome.said == HARDWARE]
+    guilty = [outcome for outcome in outcomes if outcome.expected == HARDWARE]
+    right = [outcome for outcome in blamed if outcome.is_right]
+    wrong = [outcome for outcome in outcomes if outcome.said not in (outcome.expected, UNKNOWN)]
     return {
         "cases": len(outcomes),
-        "right": sum(one.is_right for one in outcomes),
+        "right": sum(outcome.is_right for outcome in outcomes),
         "hardware_precision": round(len(right) / len(blamed), 4) if blamed else 1.0,
         "hardware_recall": round(len(right) / len(guilty), 4) if guilty else 1.0,
         "wrong_and_not_unknown": len(wrong),
-        "innocent_nodes_blamed": sum(len(one.innocent) for one in outcomes),
+        "innocent_nodes_blamed": sum(len(outcome.innocent) for outcome in outcomes),
     }

@@ -70,13 +70,13 @@ def table(counts: Counter[tuple[str, float, float]]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for times in TIMES:
         for errors in ERRORS:
-            alike, one = (counts[kind, times, errors] / counts[kind, 0.0, 0.0] for kind in ("alike", "one"))
-            yield f"| {times:g} | {errors:g} | {alike:.1%} | {one:.1%} |"
+            alike, single = (counts[kind, times, errors] / counts[kind, 0.0, 0.0] for kind in ("alike", "one"))
+            yield f"| {times:g} | {errors:g} | {alike:.1%} | {single:.1%} |"
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print the table, and the figures for the catalogue's bounds as one JSON object."""
-    counts = simulate(share_asked("scripts/simulate pauses", __doc__, words))
+    counts = simulate(share_asked("scripts/simulate pauses", __doc__, arguments))
     print(*table(counts), sep="\n")
     times, errors = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")
     innocent, right = counts["alike", times, errors], counts["one", times, errors]

@@ -24,14 +24,14 @@ def two_passes_with_a_floor(cluster: Simulated) -> Flagged:
     """Random pairs; pairs below a fixed floor again, each node with one that passed, good nodes in turn."""
     nodes = cluster.random.sample(cluster.nodes, len(cluster.nodes))
     first = _measure(cluster, _neighbours(nodes), 0)
-    suspects = sorted({node for one, busbw in first.items() if busbw < FLOOR for node in one.nodes})
+    suspects = sorted({node for measured, busbw in first.items() if busbw < FLOOR for node in measured.nodes})
     good = [node for node in nodes if node not in set(suspects)]
     if not suspects or not good:
         return set(suspects), 1
     again = [pair(node, good[number % len(good)]) for number, node in enumerate(suspects)]
-    uses = Counter(node for one in again for node in one.nodes)  # a good node may be in several pairs at once
+    uses = Counter(node for measured in again for node in measured.nodes)  # a good node may be in several pairs at once
     second = _measure(cluster, again, 1, uses)
-    return {node for node, one in zip(suspects, again, strict=True) if second[one] < FLOOR}, 2
+    return {node for node, measured in zip(suspects, again, strict=True) if second[measured] < FLOOR}, 2
 
 
 def neighbours_and_best_of(cluster: Simulated) -> Flagged:
@@ -39,7 +39,7 @@ def neighbours_and_best_of(cluster: Simulated) -> Flagged:
     best: dict[str, float] = defaultdict(float)
     first = _measure(cluster, _neighbours(cluster.nodes), 0)
     _keep_best(best, first)
-    bad = sorted({node for one, busbw in first.items() if busbw < FLOOR for node in one.nodes})
+    bad = sorted({node for measured, busbw in first.items() if busbw < FLOOR for node in measured.nodes})
     good = [node for node in cluster.nodes if node not in set(bad)]
     for number, node in enumerate(bad):
         partner = good[number % len(good)] if good else bad[number - 1]
@@ -55,7 +55,9 @@ def twice_the_median(cluster: Simulated) -> Flagged:
     _keep_best(best, first)
     ordered = sorted(cluster.nodes, key=lambda node: best[node])
     half = len(ordered) // 2
-    second = [pair(one, other) for one, other in zip(ordered[:half], reversed(ordered[half:]), strict=False)]
+    second = [
+        pair(first_node, other) for first_node, other in zip(ordered[:half], reversed(ordered[half:]), strict=False)
+    ]
     _keep_best(best, _measure(cluster, second, 1))
     times = {node: 1 / max(best[node], 1e-9) for node in cluster.nodes}
     middle = median(times.values())
@@ -84,13 +86,16 @@ RULES: Mapping[str, Callable[[Simulated], Flagged]] = {
 
 
 def _neighbours(nodes: Sequence[str]) -> list[Pair]:
-    return [pair(one, other) for one, other in zip(nodes[::2], nodes[1::2], strict=False)]
+    return [pair(first, other) for first, other in zip(nodes[::2], nodes[1::2], strict=False)]
 
 
 def _measure(
     cluster: Simulated, pairs: Sequence[Pair], number: int, uses: Mapping[str, int] | None = None
 ) -> dict[Pair, float]:
-    return {one.pair: one.reading.busbw_gb_per_s or 0.0 for one in cluster.measure(pairs, number, uses)}
+    return {
+        measurement.pair: measurement.reading.busbw_gb_per_s or 0.0
+        for measurement in cluster.measure(pairs, number, uses)
+    }
 
 
 def _keep_best(best: dict[str, float], busbw_by_pair: Mapping[Pair, float]) -> None:

@@ -49,9 +49,9 @@ def _figures(bed: Nodes, folder: Path) -> Iterator[Figure]:
         typed_run = typed(folder, "--cluster", LINUX, *OPTIONS)
     verdicts = {name: typed_run.verdicts.get(name, {}).get(CHECK) for name in NAMES}
     named = [name for name, verdict in verdicts.items() if verdict is Verdict.FAIL]
-    said = ", ".join(f"{name} {verdict.value if verdict else 'none'}" for name, verdict in verdicts.items())
-    yield Figure("pods_slow_node_named", float(named == [SLOW]), "1", f"{SLOW} sends at {SLOW_RATE}: {said}")
+    named_verdicts = ", ".join(f"{name} {verdict.value if verdict else 'none'}" for name, verdict in verdicts.items())
+    yield Figure("pods_slow_node_named", float(named == [SLOW]), "1", f"{SLOW} sends at {SLOW_RATE}: {named_verdicts}")
     measurements = sum(len(path.read_text().splitlines()) - 1 for path in folder.glob("runs/*/*/pairwise.jsonl"))
-    requests = len({one["auditID"] for one in bed.plane.requests(user)})
+    requests = len({request["auditID"] for request in bed.plane.requests(user)})
     detail = f"{requests} requests for {measurements} measurements, the nodes' first visits included"
     yield Figure("pods_requests_per_pair", round(requests / max(1, measurements), 1), "≤ 30", detail)

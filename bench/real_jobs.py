@@ -57,7 +57,7 @@ def on_kubernetes(runs: int) -> list[Outcome]:
 def _beside(
     cluster: SlurmBed, jobs: Sequence[DyingJob], beside: int, free: SimpleQueue[tuple[str, ...]], shared: Path
 ) -> Iterator[Outcome]:
-    def one(job: DyingJob) -> Outcome | None:
+    def outcome_of(job: DyingJob) -> Outcome | None:
         nodes = free.get()
         guilty = nodes[job.guilty] if job.guilty is not None else ""
         try:
@@ -66,7 +66,7 @@ def _beside(
             free.put(nodes)
 
     with ThreadPoolExecutor(beside) as pool:
-        yield from filter(None, pool.map(one, jobs))
+        yield from filter(None, pool.map(outcome_of, jobs))
 
 
 def _outcome(
@@ -74,11 +74,11 @@ def _outcome(
 ) -> Outcome | None:
     """The conclusion about a job; None if it could not be run, with the reason on stderr."""
     try:
-        said = case()
+        report = case()
     except (RuntimeError, TimeoutError) as problem:
         sys.stderr.write(f"{system}, {job.name}: not run: {str(problem)[-500:]}\n")
         return None
-    found = Outcome(job.name, job.name, job.cause, said["cause"], tuple(said["nodes"]), guilty, ALL)
-    wrong = "" if found.is_right else f"; expected {job.cause} {guilty}: {said['ticket']}"
-    sys.stderr.write(f"{system}, {job.name}: {found.said}{wrong}\n")
-    return found
+    outcome = Outcome(job.name, job.name, job.cause, report["cause"], tuple(report["nodes"]), guilty, ALL)
+    wrong = "" if outcome.is_right else f"; expected {job.cause} {guilty}: {report['ticket']}"
+    sys.stderr.write(f"{system}, {job.name}: {outcome.said}{wrong}\n")
+    return outcome

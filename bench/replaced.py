@@ -79,8 +79,8 @@ def _cluster() -> Iterator[tuple[SystemsManager, Path]]:
         inside: dict[str, Node] = {_address("workers", number): bed.node(name) for number, name in enumerate(names)}
         inside[_address(CONTROLLERS, 0)] = bed.node(CONTROLLER)
 
-        def run(target: str, words: object) -> bytes:
-            done = inside[target].run(list(words), timeout=60)  # type: ignore[call-overload]
+        def run(target: str, command: object) -> bytes:
+            done = inside[target].run(list(command), timeout=60)  # type: ignore[call-overload]
             return bytes(done.stdout + done.stderr)
 
         manager.run = run

@@ -84,7 +84,12 @@ def ours(cluster: Simulated, made: PairPlan, floor: float | None = None) -> tupl
 
 def flagged_in(analysis: Analysis) -> set[str]:
     """The nodes that the analysis flags as slow or failing."""
-    return {node for one in analysis.findings if one.kind in (Kind.SLOW_NODE, Kind.FAILING_NODE) for node in one.nodes}
+    return {
+        node
+        for finding in analysis.findings
+        if finding.kind in (Kind.SLOW_NODE, Kind.FAILING_NODE)
+        for node in finding.nodes
+    }
 
 
 def run(cell: Cell) -> tuple[Cell, dict[str, Tally]]:
@@ -114,12 +119,12 @@ def _kinds(cell: Cell, fault: Fault) -> dict[str, Tally]:
     tallies: dict[str, Tally] = defaultdict(Tally)
     undecided = {Kind.INTERMITTENT, Kind.INCONCLUSIVE}  # these admit that they do not know
     for cluster, made in clusters(cell):
-        if not fault.put(cluster, cluster.random, [one for pairs in made.first for one in pairs]):
+        if not fault.put(cluster, cluster.random, [finding for pairs in made.first for finding in pairs]):
             continue
         analysis, rounds = ours(cluster, made, FLOOR)
-        said = {one.kind for one in analysis.findings} - undecided
+        kinds = {finding.kind for finding in analysis.findings} - undecided
         tallies[OURS].nodes(cluster, flagged_in(analysis), rounds)
-        tallies[OURS].kind(said == fault.right, ", ".join(sorted(one.value for one in said)))
+        tallies[OURS].kind(kinds == fault.right, ", ".join(sorted(finding.value for finding in kinds)))
         for name in _rules(cell):
             flagged, rounds = RULES[name](cluster)
             tallies[name].nodes(cluster, flagged, rounds)

@@ -152,8 +152,8 @@ def _node() -> Iterator[Node]:
             yield running
 
 
-def _output_of(running: Node, *words: str) -> bytes:
-    ran = running.run(words, timeout=600, env={"SLURM_JOB_ID": "1"})
+def _output_of(running: Node, *arguments: str) -> bytes:
+    ran = running.run(arguments, timeout=600, env={"SLURM_JOB_ID": "1"})
     if ran.returncode:
         raise RuntimeError(ran.stderr.decode(errors="replace"))
     return ran.stdout

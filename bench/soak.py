@@ -85,7 +85,9 @@ def soak(wanted: Soak, timeout_s: float = TIMEOUT_S) -> Tally:
 
 @contextmanager
 def _slurm(wanted: Soak) -> Iterator[Scripted]:
-    images = {name: _with_versions(healthy_p5(name)) for name in (f"gpu{one:03}" for one in range(1, wanted.nodes + 1))}
+    images = {
+        name: _with_versions(healthy_p5(name)) for name in (f"gpu{number:03}" for number in range(1, wanted.nodes + 1))
+    }
     more = (
         *(f"{keyword}={HOME}/bin/clusterproof-{name}" for keyword, name in NAMES.items()),
         "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1,batch_sched_delay=0",

@@ -263,8 +263,10 @@ class SoakedNode:
         while not is_clear:
             before = len(self.slurm.logged(self.name))
             logged = self.slurm.once_more(self.name)[before:]
-            said = [line for line in logged.splitlines() if ": health-check: " in line]
-            is_clear = any(" fail: " in line for line in said) or bool(said and not any(map(INCONCLUSIVE.search, said)))
+            lines = [line for line in logged.splitlines() if ": health-check: " in line]
+            is_clear = any(" fail: " in line for line in lines) or bool(
+                lines and not any(map(INCONCLUSIVE.search, lines))
+            )
 
     def _report(self, what: str) -> None:
         logged = "\n    ".join(self.slurm.logged(self.name).splitlines()[-30:])

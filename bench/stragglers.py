@@ -90,15 +90,15 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
 
 def by_ours(run: TrainingRun) -> dict[int, str]:
     """The check's verdict on each rank that does not pass."""
-    said = {}
+    verdicts = {}
     for rank in run.ranks:
         try:
             test_slow_rank(rank)
         except (AssertionError, Concern):
-            said[rank.position.rank] = "named"
+            verdicts[rank.position.rank] = "named"
         except Incomplete:
-            said[rank.position.rank] = "incomplete"
-    return said
+            verdicts[rank.position.rank] = "incomplete"
+    return verdicts
 
 
 def by_plain(run: TrainingRun) -> dict[int, str]:
@@ -117,10 +117,10 @@ def run(cell: Cell) -> tuple[Cell, Counter[str]]:
     for _ in range(cell.runs):
         run, slow = simulated(cell, random)
         for name, rule in RULES.items():
-            said = rule(run)
+            verdicts = rule(run)
             if slow >= 0:
-                counts[f"{name}: slow {said.pop(slow, 'missed')}"] += 1
-            counts.update(f"{name}: healthy {word}" for word in said.values())
+                counts[f"{name}: slow {verdicts.pop(slow, 'missed')}"] += 1
+            counts.update(f"{name}: healthy {word}" for word in verdicts.values())
             counts[f"{name}: healthy"] += len(run.data.positions) - (slow >= 0)
     return cell, counts
 
@@ -148,8 +148,10 @@ def table(by_cell: dict[Cell, Counter[str]]) -> str:
     for slower in SLOWER:
         for noise in NOISES:
             counts = summed(by_cell, slower=slower, noise=noise)
-            said = [_share(counts, "ours", word) for word in ("named", "incomplete", "missed")]
-            rows.append(" | ".join((f"| {slower:.0%}", f"{noise:.0%}", *said, f"{_share(counts, 'plain', 'named')} |")))
+            shares = [_share(counts, "ours", word) for word in ("named", "incomplete", "missed")]
+            rows.append(
+                " | ".join((f"| {slower:.0%}", f"{noise:.0%}", *shares, f"{_share(counts, 'plain', 'named')} |"))
+            )
     head = ["nobody is slow", "noise", "healthy ranks", "named", "incomplete", "named by the plain rule"]
     rows += ["", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for what in ("healthy", *UNEVEN, "one slow rank"):
@@ -161,7 +163,7 @@ def table(by_cell: dict[Cell, Counter[str]]) -> str:
 
 
 def _share(counts: Counter[str], rule: str, word: str) -> str:
-    total = sum(counts[f"{rule}: slow {one}"] for one in ("named", "incomplete", "missed"))
+    total = sum(counts[f"{rule}: slow {answer}"] for answer in ("named", "incomplete", "missed"))
     return f"{counts[f'{rule}: slow {word}'] / total:.1%}" if total else "–"
 
 

@@ -137,7 +137,7 @@ def _both(tally: Tally) -> str:
 
 
 def _instead(tally: Tally) -> str:
-    return ", ".join(f"{said} {count}" for said, count in tally.wrong.most_common()) or "-"
+    return ", ".join(f"{wrong} {count}" for wrong, count in tally.wrong.most_common()) or "-"
 
 
 def _table(title: str, heads: list[str], rows: Iterator[list[str]] | list[list[str]]) -> str:

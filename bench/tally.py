@@ -34,12 +34,12 @@ class Tally:
         self.rounds_of_all += rounds
         self.clusters += 1
 
-    def kind(self, is_right: bool, said: str) -> None:
+    def kind(self, is_right: bool, verdict: str) -> None:
         """Count the kind of fault that the rule names in one cluster."""
         self.kinds += 1
         self.kinds_right += is_right
         if not is_right:
-            self.wrong[said or "nothing"] += 1
+            self.wrong[verdict or "nothing"] += 1
 
     def __add__(self, other: Tally) -> Tally:
         """Add the counts."""

@@ -149,7 +149,7 @@ def _visited(names: list[str]) -> dict[str, NodeEvidence]:
 
 def _simulate(hello: bytes, ticks: list[bytes]) -> None:
     """Have ssh connections run a program that only replays ticks."""
-    text = b"|".join([hello.split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
+    text = b"|".join([hello.split(b" ", 1)[1].strip(), *(tick.split(b" ", 1)[1].strip() for tick in ticks)])
 
     def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001
         assert on_stdin

@@ -62,11 +62,11 @@ class WatchProcess(Watched):
 @contextmanager
 def watch_process(bed: Testbed, record: Path, every_s: float) -> Iterator[WatchProcess]:
     """Watch all nodes of the testbed until the block ends."""
-    words = [sys.executable, "-c", MAIN, "watch", "--cluster", f"ssh:{','.join(bed.addresses)}"]
-    words += ["--every", f"{every_s}", "--record", str(record), "--listen", f":{PORT}", "--connect-timeout", "5"]
+    command = [sys.executable, "-c", MAIN, "watch", "--cluster", f"ssh:{','.join(bed.addresses)}"]
+    command += ["--every", f"{every_s}", "--record", str(record), "--listen", f":{PORT}", "--connect-timeout", "5"]
     environment = {**os.environ, "HOME": str(bed.home)}
     with record.with_suffix(".out").open("wb") as out:
-        process = subprocess.Popen(bed.command(words), stdout=out, stderr=out, env=environment)
+        process = subprocess.Popen(bed.command(command), stdout=out, stderr=out, env=environment)
     running = WatchProcess(bed=bed, pid=process.pid)
     is_over = threading.Event()
     follower = threading.Thread(target=_follow, args=(running, record / CHANGES_FILE, is_over))

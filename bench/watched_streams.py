@@ -21,7 +21,9 @@ def tick_line(random: Random, at: int, every_s: float) -> bytes:
         now = [70_123, random.randint(1_590, 1_980), random.randint(550, 690), random.randint(58, 62)]
         return [*busy, *moved, *now, random.randint(0, 60), 0, 0, 3, 0]
 
-    fixed = {"gpu_fixed": [{"uuid": f"GPU-{one}", "memory_mib": 81_559, "power_limit_w": 700.0} for one in range(8)]}
+    fixed = {
+        "gpu_fixed": [{"uuid": f"GPU-{number}", "memory_mib": 81_559, "power_limit_w": 700.0} for number in range(8)]
+    }
     message = {
         "now": 1.7e9 + at * every_s,
         "up": 100.0 + at * every_s,

@@ -100,7 +100,7 @@ def _feed(watch: Watch, recording: Recording, name: str, stream: UpdateStream, l
 
 def _below(pid: int) -> list[int]:
     children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [one for child in children for one in (child, *_below(child))]
+    return [child_pid for child in children for child_pid in (child, *_below(child))]
 
 
 def _command(pid: int) -> str:

@@ -25,10 +25,10 @@ class Arguments(argparse.ArgumentParser):
     def chosen(self, word: str, names: Iterable[str], described: str) -> list[str]:
         """The names that contain this word; an error if there are none."""
         known = list(names)
-        found = [name for name in known if word in name]
-        if not found:
+        matching = [name for name in known if word in name]
+        if not matching:
             self.error(f"{word!r} chooses none of {len(known)}{near(word, known)}; expected {described}")
-        return found
+        return matching
 
 
 def near(word: str, names: Sequence[str]) -> str:
@@ -37,13 +37,13 @@ def near(word: str, names: Sequence[str]) -> str:
     return nearest(word, names) or nearest(word, parts)
 
 
-def share_asked(script: str, described: str | None, words: Sequence[str]) -> float:
+def share_asked(script: str, described: str | None, arguments: Sequence[str]) -> float:
     """The share of the cases that a simulation should run."""
     parser = Arguments(script, described)
     parser.add_argument(
         "share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases, 3: three times as many"
     )
-    asked: float = parser.parse_args(words).share
+    asked: float = parser.parse_args(arguments).share
     return asked
 
 

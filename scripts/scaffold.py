@@ -95,10 +95,10 @@ def check(name: str) -> Mapping[str, str]:
     subsystem, _, own = name.partition(".")
     if subsystem not in OF_CLUSTERS or not re.fullmatch(r"[a-z][a-z0-9_]*", own):
         raise ValueError(f"{name!r} is no id of a check; expected {'|'.join(OF_CLUSTERS)} and a name: host.turbo")
-    words = {"subsystem": subsystem, "name": own}
+    fields = {"subsystem": subsystem, "name": own}
     return {
-        f"clusterproof/checks/{subsystem}/test_{own}.py": CHECK.format(**words),
-        f"tests/faults/{own}.py": FAULT.format(**words),
+        f"clusterproof/checks/{subsystem}/test_{own}.py": CHECK.format(**fields),
+        f"tests/faults/{own}.py": FAULT.format(**fields),
     }
 
 
@@ -106,13 +106,13 @@ def evidence(name: str) -> Mapping[str, str]:
     """The files of a kind of evidence, by path. Raises ValueError."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"{name!r} is no name of evidence; expected small letters, digits and _")
-    words = {"name": name, "type": name.title().replace("_", "")}
+    fields = {"name": name, "type": name.title().replace("_", "")}
     folder = f"clusterproof/plugins/evidence/{name}"
     return {
-        f"{folder}/__init__.py": KIND.format(**words),
-        f"{folder}/collect.py": COLLECT.format(**words),
-        f"{folder}/facts.py": FACTS.format(**words),
-        f"{folder}/redaction.toml": REDACTED.format(**words),
+        f"{folder}/__init__.py": KIND.format(**fields),
+        f"{folder}/collect.py": COLLECT.format(**fields),
+        f"{folder}/facts.py": FACTS.format(**fields),
+        f"{folder}/redaction.toml": REDACTED.format(**fields),
     }
 
 
@@ -131,9 +131,9 @@ def main(root: Path = Path()) -> int:
     parser = argparse.ArgumentParser(prog="scripts/new", description=__doc__)
     parser.add_argument("what", choices=["check", "evidence"])
     parser.add_argument("name")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        files = (check if asked.what == "check" else evidence)(asked.name)
+        files = (check if options.what == "check" else evidence)(options.name)
         write(root, files)
     except ValueError as problem:
         print(problem, file=sys.stderr)

@@ -131,8 +131,8 @@ def of_rank(
         made += len(operations) if number >= faults else 0
         cells += [
             (number, (name, kind, wrong["sender"], rank))
-            for (name, kind), one in operations.items()
-            for wrong in one["wrong"]
+            for (name, kind), operation in operations.items()
+            for wrong in operation["wrong"]
         ]
     store.add("done", 1)
     while rank == 0 and store.add("done", 0) < RANKS:

@@ -50,7 +50,7 @@ def multiply(unit: Unit, kind: Kind, left: Any, right: Any) -> Any:
     """Multiply a batch."""
     if is_batched(kind, left.device.type):
         return unit.multiply(left, right)
-    return torch.stack([unit.multiply(one, other) for one, other in zip(left, right, strict=True)])
+    return torch.stack([unit.multiply(own, other) for own, other in zip(left, right, strict=True)])
 
 
 def work(

@@ -203,10 +203,13 @@ def measured_between(run: PairwiseRun) -> Iterator[Measured]:
         meter = str(campaign.journal.about.get("meter", ""))
         measured_with = ", ".join(filter(None, (what(campaign), meter)))
         bandwidths: dict[tuple[str, str], list[float]] = defaultdict(list)
-        of_pairs = [("with partners", one.pair.nodes, one.reading) for one in campaign.journal.measurements]
+        of_pairs = [
+            ("with partners", measurement.pair.nodes, measurement.reading)
+            for measurement in campaign.journal.measurements
+        ]
         of_groups = [
-            (f"in groups of {len(one.group.nodes)} nodes", one.group.nodes, one.reading)
-            for one in campaign.journal.groups
+            (f"in groups of {len(measurement.group.nodes)} nodes", measurement.group.nodes, measurement.reading)
+            for measurement in campaign.journal.groups
         ]
         for how, nodes, reading in (*of_pairs, *of_groups):
             for node in nodes if reading.busbw_gb_per_s else ():

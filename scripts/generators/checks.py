@@ -113,8 +113,8 @@ def about_check(name: str) -> Iterator[str]:
     yield f"- **runs**: {when(check)}; **owner**: {_owner(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
     for row in compared_with(check):
-        threshold, _, words = row.partition(": ")
-        yield f"- **threshold** `{threshold}`: {words}"
+        threshold, _, meaning = row.partition(": ")
+        yield f"- **threshold** `{threshold}`: {meaning}"
     yield from (f"- **needs** {_facts(need)}: {need.reason} ({need.kind})" for need in needs_of(name))
     yield f"- **proven on**: {_faults(name)}\n"
 
@@ -133,24 +133,24 @@ def _faults(name: str) -> str:
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
         for fault in ALL_FAULTS
-        if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
+        if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FINDINGS)
     ]
     return "; ".join(by_verdict) or "none"
 
 
 def _faults_of_pairs(name: str) -> str:
-    data = (
+    faults = (
         f"{fault.name} ({verdict.value})"
         for fault in (*PAIR_FAULTS, *MESH_FAULTS)
-        for asked, verdict in fault.expect.items()
-        if asked.partition("@")[0] == name
+        for check, verdict in fault.expect.items()
+        if check.partition("@")[0] == name
     )
-    return "; ".join(data) or "none"
+    return "; ".join(faults) or "none"
 
 
 def _faults_of_runs(name: str) -> str:
-    data = (f"{fault.name} ({fault.expect[name].value})" for fault in RUN_FAULTS if name in fault.expect)
-    return "; ".join(data) or "none"
+    faults = (f"{fault.name} ({fault.expect[name].value})" for fault in RUN_FAULTS if name in fault.expect)
+    return "; ".join(faults) or "none"
 
 
 def _faults_of_cluster(name: str) -> str:
@@ -162,16 +162,16 @@ def _faults_of_cluster(name: str) -> str:
     ]
     if by_data:
         return "; ".join(by_data)
-    data = [
+    faults = [
         f"{put.__name__.replace('_', ' ')} ({expected[check].value})"
         for put, (expected, _) in CLUSTER_FAULTS.items()
-        if subsystem == "control_plane" and expected.get(check) in _FOUND
+        if subsystem == "control_plane" and expected.get(check) in _FINDINGS
     ]
-    return "; ".join(data) or "clusters of `tests/aws`"
+    return "; ".join(faults) or "clusters of `tests/aws`"
 
 
 _TITLES = {"gpu": "GPU", "run": "Training run"}
-_FOUND = (Verdict.FAIL, Verdict.CONCERN)
+_FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
 
 if __name__ == "__main__":

@@ -62,9 +62,9 @@ def record() -> None:
         options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "--no-report", "-p", "no:cacheprovider"]
         ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=600)
         print(ran.stdout.decode(), ran.stderr.decode())
-    data = json.loads((DEMO / "cluster.json").read_text())
-    data["cluster"] = "demo"
-    (DEMO / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
+    description = json.loads((DEMO / "cluster.json").read_text())
+    description["cluster"] = "demo"
+    (DEMO / "cluster.json").write_text(json.dumps(description, indent=1) + "\n")
     write_pictures(PICTURES, NAMES)
 
 

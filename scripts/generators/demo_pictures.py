@@ -81,21 +81,23 @@ def _write_pairs(path: Path, names: Sequence[str]) -> None:
         tuple(names), Random(11), 0.012, racks, {SLOW_NODE: SLOW_GB_PER_S / FAST_GB_PER_S}, links, outliers=0.0
     )
     made = plan(tuple(names), racks, -log(0.95), seed=7)
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, data)
+        number, pairs = next_round(made, measurements)
         if not pairs:
             break
-        data += [_rounded(one) for one in cluster.measure(pairs, number)]
+        measurements += [_rounded(measurement) for measurement in cluster.measure(pairs, number)]
     key = {"instance_type": "p5.48xlarge", "efa": 32, "nodes": 2, "ranks_per_node": 8, "collective": "all_reduce"}
     about = {"meter": "nccl-tests", "key": {**key, "size_bytes": SIZE_BYTES}}
-    write(path, Journal(made, about, {}, tuple(data), ""))
+    write(path, Journal(made, about, {}, tuple(measurements), ""))
 
 
-def _rounded(one: Measurement) -> Measurement:
-    busbw = one.reading.busbw_gb_per_s
+def _rounded(measurement: Measurement) -> Measurement:
+    busbw = measurement.reading.busbw_gb_per_s
     speed = None if busbw is None else round(busbw, 1)
-    return replace(one, reading=replace(one.reading, busbw_gb_per_s=speed, is_correct=True, size_bytes=SIZE_BYTES))
+    return replace(
+        measurement, reading=replace(measurement.reading, busbw_gb_per_s=speed, is_correct=True, size_bytes=SIZE_BYTES)
+    )
 
 
 def _steps(names: Sequence[str]) -> Iterator[dict[str, object]]:

@@ -22,7 +22,7 @@ from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
 
 _COMPARED = "; expected as on most nodes of its group"
-FOUND = (Verdict.FAIL, Verdict.CONCERN)  # preferred first
+FINDINGS = (Verdict.FAIL, Verdict.CONCERN)  # preferred first
 LONGEST = 260  # characters
 ROOT = Path(__file__).parents[2]
 
@@ -30,15 +30,15 @@ ROOT = Path(__file__).parents[2]
 def document() -> str:
     """The file, with a line for each check that has an example."""
     known = all_checks()
-    found = {**dict(_of_faults()), **dict(_of_demo())}
-    data = {name: found[name] for name in sorted(found) if name in known}
-    return json.dumps(data, indent=0, ensure_ascii=False) + "\n"
+    messages = {**dict(_of_faults()), **dict(_of_demo())}
+    examples = {name: messages[name] for name in sorted(messages) if name in known}
+    return json.dumps(examples, indent=0, ensure_ascii=False) + "\n"
 
 
 def _of_faults() -> Iterator[tuple[str, str]]:
     """Only whole messages; a check's later message replaces its earlier one, so that of a fail stands."""
     faults = [*ALL_FAULTS, *RUN_FAULTS, *NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS, *SLURM_FAULTS]
-    for verdict in reversed(FOUND):
+    for verdict in reversed(FINDINGS):
         for fault in reversed(faults):
             named = next(iter(fault.expect), "")
             name = named if "." in named else f"control_plane.{named}"
@@ -46,12 +46,12 @@ def _of_faults() -> Iterator[tuple[str, str]]:
                 yield name, fault.words
 
 
-def is_whole(name: str, words: str) -> bool:
+def is_whole(name: str, message: str) -> bool:
     """Whether these words are a complete message of the check, not the end of one, as a fault may require."""
-    if "; expected " not in words or len(words) > LONGEST or not (words[0].isalnum() or words[0] == "/"):
+    if "; expected " not in message or len(message) > LONGEST or not (message[0].isalnum() or message[0] == "/"):
         return False
     sentences = [rule.sentence for rule in rules(all_checks()[name].function)] if name in all_checks() else []
-    return any(re.fullmatch(_pattern(sentence), words) for sentence in sentences)
+    return any(re.fullmatch(_pattern(sentence), message) for sentence in sentences)
 
 
 def _pattern(sentence: str) -> str:
@@ -64,10 +64,10 @@ def _pattern(sentence: str) -> str:
 def _of_demo() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.jsonl"
-        words = ["-m", "pytest", "--cluster", "demo", "--no-report", "-q", "-p", "no:cacheprovider"]
-        command = [sys.executable, *words, "--results", str(results)]
+        arguments = ["-m", "pytest", "--cluster", "demo", "--no-report", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, *arguments, "--results", str(results)]
         subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # it exits with 1: nodes are sick
-        for verdict in reversed(FOUND):
+        for verdict in reversed(FINDINGS):
             for result in reversed(read_results(results)):
                 line = result.message.partition("\n")[0]
                 if result.verdict is verdict and not result.is_of_unreachable and len(line) <= LONGEST:

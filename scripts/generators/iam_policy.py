@@ -36,8 +36,8 @@ def _condition(only_where: tuple[str, ...]) -> dict[str, Any]:
 def document() -> str:
     """The generated part of the page."""
     rows = [f"| `{row.action}` | {row.needed_for} |" for row in aws_actions().values()]
-    data = ["```json", json.dumps(policy(), indent=2), "```", "", "| action | needed for |", "|---|---|", *rows]
-    return "\n".join(data) + "\n"
+    lines = ["```json", json.dumps(policy(), indent=2), "```", "", "| action | needed for |", "|---|---|", *rows]
+    return "\n".join(lines) + "\n"
 
 
 def in_place(text: str) -> str:

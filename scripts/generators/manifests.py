@@ -34,10 +34,10 @@ def manifests() -> Iterator[tuple[str, str]]:
 
 def rendered(name: str) -> str:
     """Render a template with helm."""
-    words = ["template", "clusterproof", str(FOLDER / "chart"), "--namespace", "clusterproof", "--set", ALL]
-    words += ["--set", f"image={IMAGE}", "--show-only", f"templates/{name}.yaml"]
+    arguments = ["template", "clusterproof", str(FOLDER / "chart"), "--namespace", "clusterproof", "--set", ALL]
+    arguments += ["--set", f"image={IMAGE}", "--show-only", f"templates/{name}.yaml"]
     helm = str(installed.folder("kubernetes") / "helm")
-    return subprocess.run([helm, *words], capture_output=True, text=True, check=True).stdout
+    return subprocess.run([helm, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def _plain(name: str, text: str) -> str:

@@ -41,7 +41,7 @@ def _of_rooms() -> Iterator[str]:
         said = dict.fromkeys(said_in(path))
         if said and "checks" not in path.parts:
             yield f"### {path.relative_to(ROOT)}\n"
-            yield from (f"- {_text(words)}" for words in said)
+            yield from (f"- {_text(message)}" for message in said)
             yield ""
 
 
@@ -50,9 +50,9 @@ def said_in(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         raised = node.exc if isinstance(node, ast.Raise) else None
         call = raised if isinstance(raised, ast.Call) else node if isinstance(node, ast.Call) and _says(node) else None
-        words = sentence(said) if call and (said := _message(call)) else ""
-        if len(words.replace("…", "").strip()) >= SHORTEST:
-            yield words
+        message = sentence(text) if call and (text := _message(call)) else ""
+        if len(message.replace("…", "").strip()) >= SHORTEST:
+            yield message
 
 
 def _message(call: ast.Call) -> ast.expr | None:
@@ -70,8 +70,8 @@ def _name(call: ast.Call) -> str:
     return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 
-def _text(words: str) -> str:
-    line = " ".join(words.split())
+def _text(message: str) -> str:
+    line = " ".join(message.split())
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|$" else char for char in line)
 
 

@@ -34,10 +34,10 @@ def recorded(chosen: Collection[str] = ()) -> dict[str, list[str]]:
     """The collectors and lists of devices that each check reads, seen on the named checks' faults, or on all."""
     wanted = [fault for fault in ALL_FAULTS if not chosen or not fault.expect.keys().isdisjoint(chosen)]
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.begin(readers, wanted)  # it goes on in the background
-        is_whole = not chosen and len(data) == len(FAULTS)
+        evidence = faults.begin(readers, wanted)  # it goes on in the background
+        is_whole = not chosen and len(evidence) == len(FAULTS)
         cases = [case for tests in _tests(chosen) for case in evaluated.judged_by(*tests)[1]]
-        cases += faults.cases(data, wanted)
+        cases += faults.cases(evidence, wanted)
     for case in cases:
         case.checks = {name: check for name, check in case.checks.items() if not chosen or name in chosen}
     seen = _seen(cases)
@@ -74,11 +74,11 @@ def _seen(cases: Iterable[Case]) -> Mapping[str, frozenset[str]]:
     return {**{subject: watch.collectors(read) for subject, read in devices.items()}, **of_checks}
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Write the file."""
     parser = Arguments("scripts/generate needs", __doc__)
     parser.add_argument("check", nargs="*", metavar="CHECK", help="all checks by default")
-    chosen: list[str] = parser.parse_args(words).check
+    chosen: list[str] = parser.parse_args(arguments).check
     for name in chosen:
         if name not in all_checks():
             parser.error(

@@ -44,8 +44,8 @@ def type_of(option: Option) -> str:
     """`int`, `str | None`, `list[str] | None`, …"""
     if not option.has_value:
         return "bool"
-    one = option.more.get("type", str).__name__
-    kind = f"list[{one}]" if option.more.get("action") == "append" else one
+    type_name = option.more.get("type", str).__name__
+    kind = f"list[{type_name}]" if option.more.get("action") == "append" else type_name
     return kind if "default" in option.more else f"{kind} | None"
 
 

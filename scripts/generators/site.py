@@ -66,8 +66,10 @@ def _hooks() -> Iterator[str]:
     yield "# Hooks\n\nBy which a `conftest.py` or a plugin extends the suite ([examples](../extend.md)).\n"
     for name, hook in vars(hookspecs).items():
         if name.startswith("pytest_"):
-            words = ", ".join(f"{one}: {kind}" for one, kind in hook.__annotations__.items() if one != "return")
-            yield f"## {name}\n\n```python\ndef {name}({words}) -> {hook.__annotations__['return']}: ...\n```\n"
+            parameters = ", ".join(
+                f"{parameter}: {kind}" for parameter, kind in hook.__annotations__.items() if parameter != "return"
+            )
+            yield f"## {name}\n\n```python\ndef {name}({parameters}) -> {hook.__annotations__['return']}: ...\n```\n"
             yield f"{hook.__doc__}\n"
 
 
@@ -76,7 +78,7 @@ def _results() -> Iterator[str]:
     yield f"# The schema of results\n\n{schema['description']} More: [results](../results.md).\n"
     yield "| field | type | |\n|---|---|---|"
     for name, field in schema["$defs"]["result"]["properties"].items():
-        kind = field.get("type") or ", ".join(json.dumps(one) for one in field.get("enum", [field.get("const")]))
+        kind = field.get("type") or ", ".join(json.dumps(value) for value in field.get("enum", [field.get("const")]))
         yield f"| `{name}` | {kind} | {in_cell(field.get('description', ''))} |"
 
 

@@ -65,7 +65,9 @@ def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
         kubelets(bed, list(names), ended),
         daemon_set(bed.plane, {"many": "yes"}, names),
     ):
-        wait_until(lambda: all("containerStatuses" in one["status"] for one in bed.plane.items(PODS)), "running")
+        wait_until(
+            lambda: all("containerStatuses" in agent_pod["status"] for agent_pod in bed.plane.items(PODS)), "running"
+        )
         yield
 
 
@@ -78,8 +80,8 @@ def daemon_set(plane: ControlPlane, chosen: dict[str, str], names: Sequence[str]
     plane.call("POST", DAEMON_SETS, {"metadata": {"name": DAEMON_SET}, "spec": spec})
     try:
         wait_until(lambda: len(plane.items(PODS)) == len(names), "made")
-        for one in plane.items(PODS):
-            name, node = one["metadata"]["name"], _chosen_node(one)
+        for daemon_pod in plane.items(PODS):
+            name, node = daemon_pod["metadata"]["name"], _chosen_node(daemon_pod)
             binding = {"metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
             plane.call("POST", f"{PODS}/{name}/binding", binding)
         yield

@@ -53,9 +53,9 @@ def says(check: str, facts: ClusterFacts) -> Result:
     return worst(all_checks()[f"control_plane.{check}"], facts)
 
 
-def expect(result: Result, verdict: Verdict, words: str = "") -> None:
+def expect(result: Result, verdict: Verdict, part: str = "") -> None:
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert part in result.message
 
 
 def add_pod(kubernetes: Bed, name: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> None:

@@ -47,12 +47,12 @@ def spec(script: str, restarts: str = "Never") -> dict[str, Any]:
 
 
 def conditions(kubernetes: Bed, path: str) -> list[str]:
-    found = kubernetes.plane.call("GET", path)["status"].get("conditions") or ()
-    return [str(one["type"]) for one in found if one["status"] == "True"]
+    conditions = kubernetes.plane.call("GET", path)["status"].get("conditions") or ()
+    return [str(condition["type"]) for condition in conditions if condition["status"] == "True"]
 
 
 def containers(kubernetes: Bed) -> list[dict[str, Any]]:
-    return [one for pod in kubernetes.plane.items(PODS) for one in pod["status"].get("containerStatuses") or ()]
+    return [status for pod in kubernetes.plane.items(PODS) for status in pod["status"].get("containerStatuses") or ()]
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def _nothing(_: Bed) -> None:
 
 def _evict(kubernetes: Bed) -> None:
     """Evict the pod as `kubectl drain` does."""
-    wait_until(lambda: any("running" in one["state"] for one in containers(kubernetes)), "running")
+    wait_until(lambda: any("running" in status["state"] for status in containers(kubernetes)), "running")
     time.sleep(1)
     (pod,) = kubernetes.plane.items(PODS)
     about = {"name": pod["metadata"]["name"], "namespace": "default"}

@@ -57,7 +57,7 @@ class GateBed:
 
     def write(
         self,
-        found: Mapping[str, Health],
+        healths: Mapping[str, Health],
         orders: GateSettings | None = None,
         now: float = 0.0,
         began: float = 0.0,
@@ -65,30 +65,32 @@ class GateBed:
     ) -> WriteOutcome:
         """Write what a run with these findings writes, by the gate's account or another's `api`."""
         began = began or time.time() + 60  # nodes of tests are young
-        return write(api or api_of(self.kubeconfig), orders or GateSettings(), found, began, now or time.time())
+        return write(api or api_of(self.kubeconfig), orders or GateSettings(), healths, began, now or time.time())
 
     def node(self, name: str) -> dict[str, Any]:
         return self.bed.plane.call("GET", f"/api/v1/nodes/{name}")
 
     def condition(self, name: str, kind: str = CONDITION) -> dict[str, Any]:
         """The node's condition; empty if there is none."""
-        found = [one for one in self.node(name)["status"]["conditions"] if one["type"] == kind]
-        return dict(found[0]) if found else {}
+        conditions = [condition for condition in self.node(name)["status"]["conditions"] if condition["type"] == kind]
+        return dict(conditions[0]) if conditions else {}
 
     def taints(self, name: str) -> list[dict[str, Any]]:
         """Taints set by somebody, without those that Kubernetes sets on nodes without a kubelet."""
         every = self.node(name)["spec"].get("taints", [])
-        return [one for one in every if not one["key"].startswith("node.kubernetes.io/")]
+        return [taint for taint in every if not taint["key"].startswith("node.kubernetes.io/")]
 
     def events(self, name: str) -> list[tuple[str, str]]:
         """Type and message of each event that the gate created, in order."""
-        found = [one for one in self.bed.plane.items(EVENTS) if one["involvedObject"]["name"] == name]
-        found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
-        return [(one["type"], one["message"]) for one in found if one["source"].get("component") == "clusterproof"]
+        events = [event for event in self.bed.plane.items(EVENTS) if event["involvedObject"]["name"] == name]
+        events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
+        return [
+            (event["type"], event["message"]) for event in events if event["source"].get("component") == "clusterproof"
+        ]
 
     def left(self) -> list[str]:
         """What remains of runs, and of the gate beside its settings."""
-        return [one for one in self.bed.left() if not one.startswith(f"configmaps/{ACCOUNT}-")]
+        return [name for name in self.bed.left() if not name.startswith(f"configmaps/{ACCOUNT}-")]
 
     def refusal(self, path: str, body: object, kind: str = MERGE) -> str:
         """The server's refusal of a change by the gate's account; empty if it is accepted."""
@@ -121,17 +123,17 @@ def rights(kubeconfig: Path, namespace: str) -> set[tuple[str, str]]:
     review = {"spec": {"namespace": namespace}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     rules = api_of(kubeconfig).create(path, review)["status"]["resourceRules"]
-    found = {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
-    return {(verb, resource) for verb, resource in found if not resource.startswith("self")}
+    granted = {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+    return {(verb, resource) for verb, resource in granted if not resource.startswith("self")}
 
 
-def kubectl(bed: Bed | Nodes, *words: str | Path) -> str:
+def kubectl(bed: Bed | Nodes, *arguments: str | Path) -> str:
     """Run kubectl as an administrator."""
     command = [
         installed.folder("kubectl") / "newest" / "bin" / "kubectl",
         "--kubeconfig",
         bed.plane.kubeconfig(),
-        *words,
+        *arguments,
     ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -147,7 +149,7 @@ def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
     assert "# - taints.yaml" in text
     (copy / "kustomization.yaml").write_text(text.replace("# - taints.yaml", "- taints.yaml"))
     (folder / "kustomization.yaml").write_text(OVERLAY)
-    there = {one["metadata"]["name"] for one in bed.plane.items(CONFIG_MAPS)}
+    there = {config_map["metadata"]["name"] for config_map in bed.plane.items(CONFIG_MAPS)}
     kubectl(bed, "apply", "--kustomize", folder, "--validate=strict")
     try:
         tokens = [kubectl(bed, "create", "token", name, "--namespace", NAMESPACE) for name in (ACCOUNT, AGENT)]
@@ -158,9 +160,9 @@ def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
     finally:
         for name in ("gate.yaml", "agent.yaml", "confined.yaml", "taints.yaml"):
             kubectl(bed, "delete", "--ignore-not-found", "--filename", copy / name)
-        for one in bed.plane.items(CONFIG_MAPS):
-            if one["metadata"]["name"] not in there:
-                bed.plane.call("DELETE", f"{CONFIG_MAPS}/{one['metadata']['name']}")
+        for config_map in bed.plane.items(CONFIG_MAPS):
+            if config_map["metadata"]["name"] not in there:
+                bed.plane.call("DELETE", f"{CONFIG_MAPS}/{config_map['metadata']['name']}")
 
 
 def is_confined(gate: GateBed, name: str) -> bool:

@@ -34,7 +34,7 @@ def running(gate: GateBed, every_s: int, *names: str) -> Iterator[None]:
             stack.callback(_replace, gate, name, before["spec"])
             _replace(gate, name, _here(gate, before["spec"], every_s))
         try:
-            wait_until(lambda: [one["status"]["phase"] for one in pods(gate)] == ["Running"] * len(names), "running")
+            wait_until(lambda: [pod["status"]["phase"] for pod in pods(gate)] == ["Running"] * len(names), "running")
             yield
         finally:
             stack.close()
@@ -44,7 +44,7 @@ def running(gate: GateBed, every_s: int, *names: str) -> Iterator[None]:
 def pods(gate: GateBed) -> list[dict[str, Any]]:
     """The gate's pods that have a node."""
     every = gate.bed.plane.items(f"{PODS}?labelSelector=app.kubernetes.io/component")
-    return [one for one in every if one["spec"].get("nodeName")]
+    return [pod for pod in every if pod["spec"].get("nodeName")]
 
 
 def _replace(gate: GateBed, name: str, spec: dict[str, Any]) -> None:

@@ -70,9 +70,9 @@ def give_images(bed: Nodes) -> None:
         alone = Path(folder, "tool")
         alone.write_text(tool("all_reduce_perf"))
         images = [archive({**shared, **mpi}, [RANKS])]
-        for name, words in ((GOOD, ""), (WRONG, "all_reduce wrong 3\n")):
+        for name, output in ((GOOD, ""), (WRONG, "all_reduce wrong 3\n")):
             speeds = Path(folder, name.replace("/", "-"))
-            speeds.write_text(words)
+            speeds.write_text(output)
             images.append(archive({**shared, SPEEDS: speeds, f"{TOOLS}/all_reduce_perf": alone}, [name]))
         for machine in bed.machines.values():
             for image in images if machine.name == NAMES[0] else images[:1]:
@@ -110,7 +110,9 @@ def run(script: str, *names: str, pods: PerfPods | None = None, **options: float
     answers: dict[str, Answer] = {}
     targets = [Target(name) for name in names or NAMES[:1]]
     timeouts = limits(**options)  # type: ignore[arg-type]
-    (pods or PerfPods()).run(targets, shell(script), timeouts, lambda one, said: answers.update({one.name: said}))
+    (pods or PerfPods()).run(
+        targets, shell(script), timeouts, lambda target, answer: answers.update({target.name: answer})
+    )
     return answers
 
 

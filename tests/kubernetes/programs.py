@@ -51,7 +51,7 @@ def answer_of(script: str, **limits: Any) -> Answer:
 
 def expire_jobs(plane: ControlPlane) -> None:
     """End the time to live of all runs' Jobs: Kubernetes deletes them with what they own."""
-    for name in [one["metadata"]["name"] for one in plane.items(JOBS)]:
+    for name in [job["metadata"]["name"] for job in plane.items(JOBS)]:
         plane.patch(f"{JOBS}/{name}", {"spec": {"ttlSecondsAfterFinished": 1}})
 
 
@@ -75,6 +75,6 @@ class Meanwhile:
     def pod(self) -> str:
         """The name of its pod, once it runs."""
         wait_until(
-            lambda: any(one["status"].get("phase") == "Running" for one in self.bed.plane.items(PODS)), "running"
+            lambda: any(pod["status"].get("phase") == "Running" for pod in self.bed.plane.items(PODS)), "running"
         )
-        return str(next(one["metadata"]["name"] for one in self.bed.plane.items(PODS)))
+        return str(next(pod["metadata"]["name"] for pod in self.bed.plane.items(PODS)))

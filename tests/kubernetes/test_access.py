@@ -117,12 +117,12 @@ def old_cluster(folder: Path) -> Iterator[int]:
         f"[req]\ndistinguished_name=name\n[name]\n[ca]\nbasicConstraints=critical,CA:TRUE\n{bare}"
     )
     (folder / "leaf.conf").write_text(f"subjectAltName=IP:127.0.0.1\n{bare}")
-    for words in (
+    for arguments in (
         "req -x509 -nodes -newkey rsa:2048 -config ca.conf -extensions ca -subj /CN=k -keyout ca.key -out ca.crt",
         "req -nodes -newkey rsa:2048 -subj /CN=apiserver -keyout leaf.key -out leaf.csr",
         "x509 -req -in leaf.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile leaf.conf -out leaf.crt",
     ):
-        subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -154,7 +154,9 @@ def as_of_3_13(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ssl, "create_default_context", lambda cafile: strict(of_python(cafile=cafile)))
     for module in (ssl_, urllib3.connection):
-        monkeypatch.setattr(module, "create_urllib3_context", lambda *args, **words: strict(of_urllib3(*args, **words)))
+        monkeypatch.setattr(
+            module, "create_urllib3_context", lambda *args, **keywords: strict(of_urllib3(*args, **keywords))
+        )
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make certificates with")
@@ -169,7 +171,7 @@ def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
     with old_cluster(tmp_path) as port:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
 
-        def asked(host: str) -> object:
+        def answered_kind(host: str) -> object:
             monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
             cluster = {"server": f"https://{host}:{port}", "certificate-authority": "ca.crt"}
             (tmp_path / "kubeconfig").write_text(
@@ -177,10 +179,10 @@ def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
             )
             return access.open_api({"kubernetes": way}).get("/api/v1/nodes")["kind"]
 
-        assert asked("127.0.0.1") == "NodeList"
+        assert answered_kind("127.0.0.1") == "NodeList"
         with pytest.raises(KubernetesError, match="certificate is not valid for 'localhost'"):
-            asked("localhost")
+            answered_kind("localhost")
         other = "req -x509 -nodes -newkey rsa:2048 -subj /CN=k -keyout other.key -out ca.crt"
         subprocess.run(["openssl", *other.split()], cwd=tmp_path, check=True, capture_output=True)
         with pytest.raises(KubernetesError, match="certificate verify failed"):
-            asked("127.0.0.1")
+            answered_kind("127.0.0.1")

@@ -57,13 +57,13 @@ def test_admission_that_denies_the_pod_is_one_line_and_no_other_pod_is_tried(
         kubernetes.plane.call("POST", f"{ADMISSION}/{kind}", {"metadata": {"name": "nobody"}, **body})
     try:
         wait_until(lambda: bool(refusal()), "in force")
-        words = refusal()
+        message = refusal()
     finally:
         for kind in objects:
             kubernetes.plane.call("DELETE", f"{ADMISSION}/{kind}/nobody")
         wait_until(lambda: not refusal(), "no longer in force")
-    assert says in words
-    assert "\n" not in words
+    assert says in message
+    assert "\n" not in message
 
 
 def refusal(**settings: Any) -> str:
@@ -77,9 +77,9 @@ def refusal(**settings: Any) -> str:
 
 def test_a_namespace_that_admits_no_privileged_pods_is_reported_with_the_label_that_helps(kubernetes: Bed) -> None:
     with namespace(kubernetes, {"pod-security.kubernetes.io/enforce": "baseline"}):
-        words = refusal(k8s_namespace="other")
-        assert 'violates PodSecurity "baseline:latest"' in words
-        assert "kubectl label namespace other pod-security.kubernetes.io/enforce=privileged" in words
+        message = refusal(k8s_namespace="other")
+        assert 'violates PodSecurity "baseline:latest"' in message
+        assert "kubectl label namespace other pod-security.kubernetes.io/enforce=privileged" in message
 
 
 def test_a_quota_that_is_used_up_is_reported(kubernetes: Bed) -> None:
@@ -115,10 +115,10 @@ def test_what_a_namespace_asks_of_every_pod_is_reported_and_no_label_is_advised(
         path = f"/api/v1/namespaces/other/{kind}"
         kubernetes.plane.call("POST", path, {"metadata": {"name": "some"}, "spec": spec})
         wait_until(lambda: kind == "limitranges" or "hard" in kubernetes.plane.items(path)[0]["status"], "counted")
-        words = refusal(k8s_namespace="other")
-    assert says in words
-    assert expected in words
-    assert "label" not in words
+        message = refusal(k8s_namespace="other")
+    assert says in message
+    assert expected in message
+    assert "label" not in message
 
 
 class namespace:  # noqa: N801 - used as a block
@@ -135,6 +135,6 @@ class namespace:  # noqa: N801 - used as a block
         self.bed.plane.call("DELETE", "/api/v1/namespaces/other")
 
         def names() -> list[str]:
-            return [one["metadata"]["name"] for one in self.bed.plane.items("/api/v1/namespaces")]
+            return [entry["metadata"]["name"] for entry in self.bed.plane.items("/api/v1/namespaces")]
 
         wait_until(lambda: "other" not in names(), "gone")

@@ -29,25 +29,25 @@ BEGUN_ANEW = f"[ -e /state/begun ] && exec sleep 600; : >/state/begun; {RAISES}"
 def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: str) -> None:
     with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
-        found = said(named)
+        report = said(named)
         text = case([named])[1]
-    assert (found["cause"], found["rank"], found["nodes"]) == ("code", 3, []), found["ticket"]
-    assert (found["job"]["state"], found["job"]["nodes"]) == ("Failed", [NODE])
-    assert None not in (found["job"]["ran"]["begins"], found["job"]["ran"]["ends"])
-    first = next(row for row in found["timeline"] if row["mark"] == ">")
+    assert (report["cause"], report["rank"], report["nodes"]) == ("code", 3, []), report["ticket"]
+    assert (report["job"]["state"], report["job"]["nodes"]) == ("Failed", [NODE])
+    assert None not in (report["job"]["ran"]["begins"], report["job"]["ran"]["ends"])
+    first = next(row for row in report["timeline"] if row["mark"] == ">")
     assert first["where"] == f"{NODE} rank 3"
     assert first["when"]["ends"] - first["when"]["begins"] < 1, "its container's runtime dated it"
-    assert "1 job of Kubernetes" in found["read"]
+    assert "1 job of Kubernetes" in report["read"]
     assert text.startswith(f"Job default/train on 1 node ({NODE}), Failed, ended 20")
     assert "journalctl -k" in text
 
 
 def test_the_previous_log_of_a_restarted_container_is_read(kubernetes: Bed) -> None:
     with job(kubernetes, "train", spec(BEGUN_ANEW, "OnFailure")):
-        wait_until(lambda: any(one["restartCount"] for one in containers(kubernetes)), "begun anew")
-        found = said("default/train")
-    assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
-    assert any(row["source"].endswith("/train.previous.log:2") for row in found["timeline"])
+        wait_until(lambda: any(status["restartCount"] for status in containers(kubernetes)), "begun anew")
+        report = said("default/train")
+    assert (report["cause"], report["rank"]) == ("code", 3), report["ticket"]
+    assert any(row["source"].endswith("/train.previous.log:2") for row in report["timeline"])
 
 
 def test_events_of_an_earlier_job_of_the_same_name_are_not_its_own(kubernetes: Bed) -> None:
@@ -58,8 +58,8 @@ def test_events_of_an_earlier_job_of_the_same_name_are_not_its_own(kubernetes: B
     kubernetes.plane.call("POST", EVENTS, event)
     with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
-        found = said("default/train")
-    assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
+        report = said("default/train")
+    assert (report["cause"], report["rank"]) == ("code", 3), report["ticket"]
 
 
 def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kubernetes: Bed) -> None:
@@ -68,7 +68,7 @@ def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kuber
         assert said("default/train")["standing"] == "completed"
         assert "as Kubernetes says: Complete." in " ".join(case(["default/train"])[1].split())
     with job(kubernetes, "train", spec("sleep 600")):
-        wait_until(lambda: any("running" in one["state"] for one in containers(kubernetes)), "running")
+        wait_until(lambda: any("running" in status["state"] for status in containers(kubernetes)), "running")
         code, text = case(["default/train"])
     assert (code, "job default/train runs, and no container of it has ended" in text) == (4, True)
 
@@ -116,11 +116,11 @@ def test_a_job_of_hyperpod_whose_node_was_lost_blames_no_operator(kubernetes: Be
         since = {"lastTransitionTime": "2026-01-02T03:08:05Z"}
         ended = {"phase": "Failed", "conditions": [{**lost, **since}]}
         kubernetes.plane.patch(f"{PODS}/ai-pod-0/status", {"status": ended})
-        found = said("default/ai")
-    assert (found["cause"], found["nodes"], found["suspects"]) == ("unknown", [], ["gpu009"]), found["ticket"]
-    assert found["job"]["state"] == "Failed"
-    assert found["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
-    assert any(one.startswith("ai-pod-0/train.log: ") for one in found["missing"]) is False
+        report = said("default/ai")
+    assert (report["cause"], report["nodes"], report["suspects"]) == ("unknown", [], ["gpu009"]), report["ticket"]
+    assert report["job"]["state"] == "Failed"
+    assert report["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
+    assert any(reason.startswith("ai-pod-0/train.log: ") for reason in report["missing"]) is False
 
 
 GONE = "the node gpu009.cluster.example: Kubernetes has no such node"
@@ -136,9 +136,9 @@ def test_whoever_may_list_nodes_learns_which_of_a_jobs_are_not_ready_or_gone(
     node = contextlib.nullcontext() if is_gone else kubernetes.node(name, ready="Unknown", reason="NodeStatusUnknown")
     with node, hyperpod(kubernetes, "ai", name, {"startTime": EARLIER, "conditions": [over]}):
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-        found = said("default/ai")
-    assert [words for words in found["missing"] if words.startswith(("whether its nodes", "the node"))] == missing
-    assert any("not ready since" in json.dumps(row) for row in found["timeline"]) is not is_gone
+        report = said("default/ai")
+    assert [reason for reason in report["missing"] if reason.startswith(("whether its nodes", "the node"))] == missing
+    assert any("not ready since" in json.dumps(row) for row in report["timeline"]) is not is_gone
 
 
 @pytest.mark.parametrize(
@@ -185,12 +185,12 @@ def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.M
     with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-        found = said("default/train")
-    assert found["job"]["nodes"] == [NODE]
+        report = said("default/train")
+    assert report["job"]["nodes"] == [NODE]
     for what in (
         "a Job, ",
         "/train.log",
         "the events of default",
         "whether its nodes are ready",
     ):
-        assert any(what in one for one in found["missing"]), what
+        assert any(what in reason for reason in report["missing"]), what

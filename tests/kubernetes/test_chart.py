@@ -30,13 +30,13 @@ LATER = 4_000_000_000.0  # nodes of tests are young
 SUCCEEDED = {"phase": "Succeeded"}
 
 
-def command(bed: Bed, *words: object) -> list[str]:
+def command(bed: Bed, *arguments: object) -> list[str]:
     own = [installed.folder("kubernetes") / "helm", "--kubeconfig", bed.plane.kubeconfig(), "--namespace", NAMESPACE]
-    return [str(word) for word in (*own, *words)]
+    return [str(word) for word in (*own, *arguments)]
 
 
-def helm(bed: Bed, *words: object) -> str:
-    done = subprocess.run(command(bed, *words), capture_output=True, text=True, check=False)
+def helm(bed: Bed, *arguments: object) -> str:
+    done = subprocess.run(command(bed, *arguments), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -53,8 +53,8 @@ def ours(bed: Bed) -> set[str]:
 def released(bed: Bed, *values: str) -> Iterator[set[str]]:
     """Check that after the block only objects from before the installation remain."""
     before = ours(bed)
-    words = [word for value in (IMAGE, *values) for word in ("--set", value)]
-    helm(bed, "install", "clusterproof", CHART, "--create-namespace", *words)
+    settings = [word for value in (IMAGE, *values) for word in ("--set", value)]
+    helm(bed, "install", "clusterproof", CHART, "--create-namespace", *settings)
     try:
         yield before
     finally:
@@ -94,13 +94,13 @@ def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(k
     left = written(kubernetes)  # by an earlier test
     with kubernetes.node("gpu801"), kubernetes.node("gpu802"), released(kubernetes, "mode=taint") as before:
         token = kubectl(kubernetes, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
-        found = {"gpu801": UNFIT, "gpu802": FIT}
-        write(api_of(kubernetes.plane.kubeconfig(token)), GateSettings(TAINT, "5"), found, LATER, LATER)
+        healths = {"gpu801": UNFIT, "gpu802": FIT}
+        write(api_of(kubernetes.plane.kubeconfig(token)), GateSettings(TAINT, "5"), healths, LATER, LATER)
         assert sorted({*written(kubernetes)} - {*left}) == ["gpu801", "gpu802"]
         with subprocess.Popen(command(kubernetes, "uninstall", "clusterproof"), stdout=subprocess.PIPE) as uninstall:
-            said = run_as_its_pod(kubernetes)
+            output = run_as_its_pod(kubernetes)
             assert uninstall.wait() == 0
-        assert "gpu801: lost the condition" in said
+        assert "gpu801: lost the condition" in output
         assert written(kubernetes) == []
         wait_until(lambda: ours(kubernetes) <= before, "gone")
 
@@ -108,10 +108,10 @@ def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(k
 def written(bed: Bed) -> list[str]:
     """Nodes with our condition or taint."""
     return [
-        one["metadata"]["name"]
-        for one in bed.plane.items("/api/v1/nodes")
-        if any(condition["type"] == CONDITION for condition in one["status"]["conditions"])
-        or any("clusterproof" in taint["key"] for taint in one["spec"].get("taints", ()))
+        node["metadata"]["name"]
+        for node in bed.plane.items("/api/v1/nodes")
+        if any(condition["type"] == CONDITION for condition in node["status"]["conditions"])
+        or any("clusterproof" in taint["key"] for taint in node["spec"].get("taints", ()))
     ]
 
 
@@ -120,12 +120,12 @@ def run_as_its_pod(bed: Bed) -> str:
     wait_until(lambda: bool(_hooks(bed)), "begun")
     (pod,) = _hooks(bed)
     (container,) = pod["spec"]["containers"]
-    program, *words = container["command"]
-    assert (program, words[-1], pod["spec"]["serviceAccountName"]) == ("clusterproof", "k8s:in-cluster", REMOVER)
+    program, *arguments = container["command"]
+    assert (program, arguments[-1], pod["spec"]["serviceAccountName"]) == ("clusterproof", "k8s:in-cluster", REMOVER)
     token = kubectl(bed, "create", "token", REMOVER, "--namespace", NAMESPACE).strip()
     environment = {"KUBECONFIG": str(bed.plane.kubeconfig(token)), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
     done = subprocess.run(
-        [sys.executable, "-c", MAIN, *words[:-1], "k8s:bed"],
+        [sys.executable, "-c", MAIN, *arguments[:-1], "k8s:bed"],
         capture_output=True,
         text=True,
         check=False,
@@ -148,8 +148,8 @@ def test_every_object_of_it_is_what_the_server_knows(kubernetes: Bed) -> None:
         manifest = helm(kubernetes, "get", "manifest", "clusterproof")
         path = kubernetes.plane.folder / "manifest.yaml"
         path.write_text(manifest)
-        said = kubectl(kubernetes, "apply", "--dry-run=server", "--validate=strict", "--filename", path)
-    assert len(said.splitlines()) == manifest.count("\nkind: ")
+        output = kubectl(kubernetes, "apply", "--dry-run=server", "--validate=strict", "--filename", path)
+    assert len(output.splitlines()) == manifest.count("\nkind: ")
 
 
 def test_pods_of_the_namespaces_that_are_named_may_read_nodes_and_no_more(kubernetes: Bed) -> None:
@@ -166,8 +166,8 @@ def test_pods_of_the_namespaces_that_are_named_may_read_nodes_and_no_more(kubern
 @pytest.mark.parametrize("name", ["agent.yaml", "gate.yaml", "held-job.yaml", "watch.yaml"])
 def test_without_the_name_of_an_image_the_server_takes_no_pods(kubernetes: Bed, name: str) -> None:
     path = ROOT / "integrations" / "kubernetes" / name
-    words = ["apply", "--dry-run=server", "--validate=strict", "--filename", path]
+    arguments = ["apply", "--dry-run=server", "--validate=strict", "--filename", path]
     own = [installed.folder("kubectl") / "newest" / "bin" / "kubectl", "--kubeconfig", kubernetes.plane.kubeconfig()]
-    done = subprocess.run(list(map(str, [*own, *words])), capture_output=True, text=True, check=False)
+    done = subprocess.run(list(map(str, [*own, *arguments])), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ontainers[0].image: Required value" in done.stderr

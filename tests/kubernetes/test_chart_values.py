@@ -24,8 +24,10 @@ def rendered(*values: str) -> dict[str, Any]:
     """The pod of each workload by name, as helm renders it."""
     command = [str(installed.folder("kubernetes") / "helm"), "template", str(CHART), "--set", "image=x", *values]
     text = subprocess.run(command, capture_output=True, check=True).stdout
-    workloads = [one for one in yaml.safe_load_all(text) if one and "template" in one.get("spec", {})]
-    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in workloads}
+    workloads = [
+        document for document in yaml.safe_load_all(text) if document and "template" in document.get("spec", {})
+    ]
+    return {document["metadata"]["name"]: document["spec"]["template"]["spec"] for document in workloads}
 
 
 @installed.needs("kubernetes")
@@ -40,11 +42,11 @@ def test_the_pod_that_removes_the_gate_is_admitted_by_the_quota_that_admits_the_
 
 def test_the_gates_pod_is_on_no_node_that_a_label_shows_to_have_accelerators() -> None:
     gate = next(
-        one for one in yaml.safe_load_all((CHART.parent / "gate.yaml").read_text()) if one["kind"] == "Deployment"
+        entry for entry in yaml.safe_load_all((CHART.parent / "gate.yaml").read_text()) if entry["kind"] == "Deployment"
     )
     affinity = gate["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert {one["key"] for one in term["matchExpressions"] if one["operator"] == "DoesNotExist"} == set(LABELS)
+    assert {entry["key"] for entry in term["matchExpressions"] if entry["operator"] == "DoesNotExist"} == set(LABELS)
 
 
 def is_refused(act: Callable[[], object]) -> bool:

@@ -30,7 +30,7 @@ CHECKS = str(ROOT / "checks" / "control_plane")
 def test_healthy_nodes_have_what_their_type_has(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011", "gpu012"):
         facts = cluster_facts()
-    assert {name: one.status for name, one in facts.collectors.items()} == dict.fromkeys(ASKED, Status.READ)
+    assert {name: collected.status for name, collected in facts.collectors.items()} == dict.fromkeys(ASKED, Status.READ)
     for check in ("k8s_gpu_allocatable", "k8s_topology_labels", "k8s_pod_shm", "k8s_pending_gpu_pods"):
         expect(says(check, facts), Verdict.PASS)
     expect(says("k8s_queues", facts), Verdict.NOT_APPLICABLE, "Kueue is not installed")
@@ -103,15 +103,17 @@ def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
     )
     with p5(kubernetes, "gpu011"), pods(kubernetes, *added):
         facts = cluster_facts()
-    found = {pod.pod: pod for pod in facts.kubernetes_pods}
-    assert found.keys() == {"bare", "roomy", "plugin", "waits"}
-    assert {name: (pod.gpus, pod.shm) for name, pod in found.items()} == {
+    by_name = {pod.pod: pod for pod in facts.kubernetes_pods}
+    assert by_name.keys() == {"bare", "roomy", "plugin", "waits"}
+    assert {name: (pod.gpus, pod.shm) for name, pod in by_name.items()} == {
         "bare": (8, ""),
         "roomy": (8, "memory"),
         "plugin": (0, ""),
         "waits": (8, ""),
     }
-    assert [one.description for one in found["plugin"].unready] == ["main: CrashLoopBackOff (back-off), 9 restarts"]
+    assert [container.description for container in by_name["plugin"].unready] == [
+        "main: CrashLoopBackOff (back-off), 9 restarts"
+    ]
     expect(says("k8s_pod_shm", facts), Verdict.CONCERN, "clusterproof/bare with 8 GPUs; expected memory at /dev/shm")
 
 
@@ -124,7 +126,7 @@ def test_a_right_that_is_lacked_costs_its_collector_and_the_words_say_which(
         cluster = resolve("k8s:bed")
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         answers = ask(cluster, (NODES, PODS, SLICES, STORAGE))
-    (denied,) = [name for name, one in answers.items() if one.status is not Status.READ]
+    (denied,) = [name for name, answer in answers.items() if answer.status is not Status.READ]
     assert denied == NEEDED_BY[lacked]
     assert answers[denied].status is Status.DENIED
     assert f'User "{user}" cannot list resource "{lacked}"' in answers[denied].detail
@@ -146,8 +148,8 @@ def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: 
         before = cluster_facts()
         kubernetes.plane.call("DELETE", f"/apis/{KUEUE}/v1beta1/topologies/rack")
         after = cluster_facts()
-    words = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
-    expect(says("k8s_queues", before), Verdict.CONCERN, words)
+    message = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
+    expect(says("k8s_queues", before), Verdict.CONCERN, message)
     expect(says("k8s_queues", after), Verdict.FAIL, "h100 names the topology rack, which does not exist")
 
 
@@ -157,7 +159,7 @@ def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, mo
     path = kubernetes.plane.kubeconfig("gone-from-here", server="https://127.0.0.1:9")
     monkeypatch.setenv("KUBECONFIG", str(path))
     answers = ask(cluster, sorted(COLLECTORS))
-    assert {one.status for one in answers.values()} == {Status.BROKE}
+    assert {answer.status for answer in answers.values()} == {Status.BROKE}
     assert isinstance(next(iter(answers.values())), Collected)
 
 
@@ -172,13 +174,13 @@ def test_a_run_evaluates_records_and_replays_what_kubernetes_says(kubernetes: Be
     finally:
         restored = {"metadata": {"labels": dict.fromkeys(labels)}, "spec": {"unschedulable": None}}
         kubernetes.plane.patch(f"/api/v1/nodes/{name}", restored)
-    before = [(one.check, one.verdict, one.message) for one in runs.results]
-    assert [one for one, *_ in before] == ["control_plane.k8s_gpu_seen", "control_plane.k8s_node_takes_pods"], (
+    before = [(result.check, result.verdict, result.message) for result in runs.results]
+    assert [result for result, *_ in before] == ["control_plane.k8s_gpu_seen", "control_plane.k8s_node_takes_pods"], (
         shown.outlines
     )
-    said, *taints = before[1][2].splitlines()  # nothing initialises the nodes here, which a taint shows
-    assert (before[1][1], said) == (Verdict.FAIL, "it is cordoned; expected a node that takes pods")
+    message, *taints = before[1][2].splitlines()  # nothing initialises the nodes here, which a taint shows
+    assert (before[1][1], message) == (Verdict.FAIL, "it is cordoned; expected a node that takes pods")
     assert all(line.startswith("concern: taint node.cloudprovider.kubernetes.io/") for line in taints)
     assert json.loads((recorded / "cluster.json").read_text())["kubernetes"] == {"kubernetes": "context:bed"}
     runs.run("--cluster", f"replay:{recorded}", *results, *checks)
-    assert [(one.check, one.verdict, one.message) for one in runs.results] == before
+    assert [(result.check, result.verdict, result.message) for result in runs.results] == before

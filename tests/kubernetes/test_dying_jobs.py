@@ -11,8 +11,8 @@ from tests.testbed.needs import needs_kubernetes
 pytestmark = needs_kubernetes
 
 
-@pytest.mark.parametrize("dying", [pytest.param(one, id=one.name) for one in DYING])
+@pytest.mark.parametrize("dying", [pytest.param(pod, id=pod.name) for pod in DYING])
 def test_the_cause_of_a_job_that_died_is_named(dying: DyingPod, kubernetes: Bed) -> None:
-    found = died(kubernetes, dying)
-    assert (found["cause"], found["nodes"]) == (dying.cause, []), found["ticket"]
-    assert dying.rank in (None, found["rank"])
+    case = died(kubernetes, dying)
+    assert (case["cause"], case["nodes"]) == (dying.cause, []), case["ticket"]
+    assert dying.rank in (None, case["rank"])

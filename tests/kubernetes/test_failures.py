@@ -25,8 +25,8 @@ def speaks_against_node(answer: Answer) -> bool:
 
 
 def test_a_node_that_is_not_ready_is_reported_in_its_kubelets_words_and_gets_no_pod(kubernetes: Bed) -> None:
-    words = {"reason": "KubeletNotReady", "message": "container runtime is down"}
-    with kubernetes.node("gpu002", ready="False", images=IMAGES, **words):
+    ready_condition = {"reason": "KubeletNotReady", "message": "container runtime is down"}
+    with kubernetes.node("gpu002", ready="False", images=IMAGES, **ready_condition):
         answer = run(shell("true"), "gpu002")["gpu002"]
     assert answer.unreached is Unreached.NOT_READY
     assert answer.detail.startswith("Ready is False since 20")
@@ -106,7 +106,7 @@ def test_a_node_full_of_pods_is_busy_in_the_kubelets_words(kubernetes: Bed) -> N
     for number in range(MAX_PODS):
         kubernetes.plane.call("POST", PODS, {"metadata": {"name": f"full-{number}"}, "spec": spec})
     try:
-        wait_until(lambda: all(one["status"]["phase"] == "Running" for one in kubernetes.plane.items(PODS)), "full")
+        wait_until(lambda: all(pod["status"]["phase"] == "Running" for pod in kubernetes.plane.items(PODS)), "full")
         answer = answer_of("true")
     finally:
         kubernetes.plane.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
@@ -117,7 +117,7 @@ def test_a_node_full_of_pods_is_busy_in_the_kubelets_words(kubernetes: Bed) -> N
 
 
 def test_a_node_whose_processors_and_memory_jobs_have_requested_is_reached(kubernetes: Bed) -> None:
-    (node,) = (one for one in kubernetes.plane.items("/api/v1/nodes") if one["metadata"]["name"] == NODE)
+    (node,) = (entry for entry in kubernetes.plane.items("/api/v1/nodes") if entry["metadata"]["name"] == NODE)
     all_of_it = {name: node["status"]["allocatable"][name] for name in ("cpu", "memory")}
     container = {
         "name": "one",
@@ -129,7 +129,9 @@ def test_a_node_whose_processors_and_memory_jobs_have_requested_is_reached(kuber
     spec = {"nodeName": NODE, "hostNetwork": True, "containers": [container], "terminationGracePeriodSeconds": 0}
     kubernetes.plane.call("POST", PODS, {"metadata": {"name": "whole"}, "spec": spec})
     try:
-        wait_until(lambda: all(one["status"]["phase"] == "Running" for one in kubernetes.plane.items(PODS)), "packed")
+        wait_until(
+            lambda: all(entry["status"]["phase"] == "Running" for entry in kubernetes.plane.items(PODS)), "packed"
+        )
         answer = answer_of("echo reached")
     finally:
         kubernetes.plane.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
@@ -192,10 +194,10 @@ def test_without_one_of_the_rights_one_line_says_who_lacks_which(
 ) -> None:
     user, token = kubernetes.granted(without=(verb, resource))
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-    words = refused()
-    assert f'User "{user}" cannot {verb} resource "{resource}"' in words
+    message = refused()
+    assert f'User "{user}" cannot {verb} resource "{resource}"' in message
     if resource != "nodes":
-        assert words.endswith("integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)")
+        assert message.endswith("integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)")
     wait_until(lambda: not kubernetes.left(), "clean")
 
 
@@ -210,9 +212,9 @@ def test_what_may_not_be_deleted_goes_with_the_job(
 
 
 def test_a_namespace_that_there_is_not_is_reported(kubernetes: Bed) -> None:
-    words = refused(k8s_namespace="nowhere")
-    assert 'namespaces "nowhere" not found' in words
-    assert "integrations/kubernetes/rbac.yaml" in words
+    message = refused(k8s_namespace="nowhere")
+    assert 'namespaces "nowhere" not found' in message
+    assert "integrations/kubernetes/rbac.yaml" in message
 
 
 def test_credentials_that_end_in_the_middle_of_a_run_cost_no_node_a_fail(
@@ -232,7 +234,7 @@ def with_account_removed(kubernetes: Bed, user: str) -> None:
 
     def remove() -> None:
         wait_until(
-            lambda: any(one["status"].get("phase") == "Running" for one in kubernetes.plane.items(PODS)), "running"
+            lambda: any(pod["status"].get("phase") == "Running" for pod in kubernetes.plane.items(PODS)), "running"
         )
         name = user.rpartition(":")[2]
         kubernetes.plane.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}")

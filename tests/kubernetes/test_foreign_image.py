@@ -92,11 +92,11 @@ def test_by_none_of_its_variables_the_host_loads_or_writes_a_file(
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "libc.so.6").write_text("of anybody who may write on the host")
-    environment = [one.replace("{folder}", str(theirs)) for one in variables]
+    environment = [entry.replace("{folder}", str(theirs)) for entry in variables]
     run_in(kubernetes, tmp_path, monkeypatch, {}, {"Env": environment})
     answer = answer_of("echo read")
     assert (answer.unreached, answer.detail, answer.output) == (None, "", b"read\n")
-    assert [one.name for one in theirs.iterdir()] == ["libc.so.6"]
+    assert [entry.name for entry in theirs.iterdir()] == ["libc.so.6"]
 
 
 def test_an_image_that_keeps_the_probe_from_running_is_no_evidence_against_the_node(

@@ -168,13 +168,13 @@ AS_AGENT = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/compone
 def test_nobody_makes_a_pod_that_looks_like_an_agent(gate: GateBed, namespace: str) -> None:
     call, pods = gate.bed.plane.call, f"/api/v1/namespaces/{namespace}/pods"
     plain = {"metadata": {"name": "plain"}, "spec": {"containers": [ROOT]}}
-    words = "only a DaemonSet makes agents of clusterproof"
+    message = "only a DaemonSet makes agents of clusterproof"
     admin = api_of(gate.bed.plane.kubeconfig())
-    with pytest.raises(KubernetesError, match=words):
+    with pytest.raises(KubernetesError, match=message):
         admin.create(pods, {**plain, "metadata": {"name": "agent", "labels": AS_AGENT}})
     admin.create(pods, plain)
     try:
-        with pytest.raises(KubernetesError, match=words):
+        with pytest.raises(KubernetesError, match=message):
             admin.patch(f"{pods}/plain", {"metadata": {"labels": AS_AGENT}}, MERGE)
     finally:
         call("DELETE", f"{pods}/plain?gracePeriodSeconds=0")

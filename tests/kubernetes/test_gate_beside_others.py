@@ -32,17 +32,17 @@ REPAIRED_BY_KARPENTER = {  # aws/karpenter-provider-aws @1d927085, pkg/cloudprov
 }
 # What it has reported as unhealthy: NVIDIA/NVSentinel @745095a3, kubernetes-object-monitor/pkg/annotations
 MATCHES = "nvsentinel.nvidia.com/k8s-object-monitor-policy-matches"
-FOUND = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
+WITH_XID = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
 
 
 def condition(kind: str, status: str) -> dict[str, Any]:
     """A condition as a third-party agent writes it."""
-    words = {"type": kind, "status": status, "reason": "TheirReason", "message": "theirs"}
-    return {**words, "lastHeartbeatTime": moment(0), "lastTransitionTime": moment(0)}
+    fields = {"type": kind, "status": status, "reason": "TheirReason", "message": "theirs"}
+    return {**fields, "lastHeartbeatTime": moment(0), "lastTransitionTime": moment(0)}
 
 
 @contextlib.contextmanager
-def asked(bed: Bed, predicate: str) -> Iterator[None]:
+def refusing(bed: Bed, predicate: str) -> Iterator[None]:
     """A policy by which the API server's own CEL refuses changes of nodes for which this is true."""
     name = "predicate-of-nvsentinel"
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
@@ -89,7 +89,7 @@ def test_nvsentinels_monitor_sees_a_node_that_is_unfit_until_it_is_proven_and_no
             matches = {MATCHES: json.dumps({f"{matched}/{name}": name})} if matched else {}
             admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": matches}}, MERGE)
         gate.write({name: health for name, (health, _, _) in cases.items() if health})
-        stack.enter_context(asked(gate.bed, policy["predicate"]["expression"]))
+        stack.enter_context(refusing(gate.bed, policy["predicate"]["expression"]))
         wait_until(lambda: is_true("gpu711"), "known to the API server")
         assert {name: is_true(name) for name in cases} == {name: expected for name, (_, _, expected) in cases.items()}
 
@@ -100,10 +100,10 @@ def test_conditions_of_others_stay_as_they_wrote_them_whatever_the_gate_finds(ga
     admin = api_of(gate.bed.plane.kubeconfig())
     with gate.bed.node("gpu715"):
         admin.patch(path, {"status": {"conditions": [theirs]}}, STRATEGIC)
-        gate.write({"gpu715": FOUND}, GateSettings(TAINT, "5"))
+        gate.write({"gpu715": WITH_XID}, GateSettings(TAINT, "5"))
         assert gate.condition("gpu715", kind) == theirs
         admin.patch(path, {"status": {"conditions": [{**theirs, "status": "True"}]}}, STRATEGIC)
-        assert gate.condition("gpu715")["reason"] == FOUND.reason
+        assert gate.condition("gpu715")["reason"] == WITH_XID.reason
 
 
 def test_a_node_that_others_cordoned_or_tainted_stays_so_when_it_passes(gate: GateBed) -> None:

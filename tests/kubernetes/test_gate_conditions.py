@@ -85,7 +85,7 @@ def test_it_flips_in_each_direction_with_an_event_and_the_time_of_it(gate: GateB
             assert gate.condition("gpu103")["status"] == health.status
             assert gate.condition("gpu103")["lastTransitionTime"] == f"2027-01-15T08:0{number}:00Z"
         events = gate.events("gpu103")
-    assert [words.partition(":")[0] for _, words in events] == [
+    assert [message.partition(":")[0] for _, message in events] == [
         "ClusterproofHealthy is True, was not there",
         "ClusterproofHealthy is False, was True",
         "ClusterproofHealthy is Unknown, was False",
@@ -145,8 +145,8 @@ def test_a_node_that_was_recreated_since_the_run_began_gets_no_condition_of_its_
 def test_what_stands_of_a_node_since_an_earlier_round_is_not_written_to_its_successor(gate: GateBed) -> None:
     now, earlier = time.time(), {"gpu106": time.time() - 600}
     with gate.bed.node("gpu106"), gate.bed.node("gpu107"):
-        found = {"gpu106": UNFIT, "gpu107": FIT}
-        written = write(api_of(gate.kubeconfig), GateSettings(), found, now + 60, now, earlier)
+        healths = {"gpu106": UNFIT, "gpu107": FIT}
+        written = write(api_of(gate.kubeconfig), GateSettings(), healths, now + 60, now, earlier)
         assert (gate.condition("gpu106"), gate.condition("gpu107")["status"]) == ({}, "True")
     assert written.is_open
 
@@ -221,14 +221,16 @@ def test_it_survives_the_api_server_and_one_that_is_away_is_reported(tmp_path_fa
         plane.call("POST", "/api/v1/nodes", {"metadata": {"name": "gpu001"}, "status": status})
         write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON)
         assert plane.apiserver
-        words = list(map(str, plane.apiserver.process.args))  # type: ignore[arg-type]
+        command = list(map(str, plane.apiserver.process.args))  # type: ignore[arg-type]
         plane.apiserver.stop(signal.SIGKILL)
         (problem,) = write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON).problems
-        with running(folder / "again.log", words) as again:
+        with running(folder / "again.log", command) as again:
             wait_until(plane.is_ready, "ready again", again)
             written = write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON + 60)
             conditions = plane.call("GET", "/api/v1/nodes/gpu001")["status"]["conditions"]
             again.stop(signal.SIGKILL)
     assert problem.startswith(f"no answer from {plane.url}")
     assert written.lines == ("ClusterproofHealthy of 1 of 1 nodes: 1 False; 0 changed",)
-    assert [one["lastTransitionTime"] for one in conditions if one["type"] == CONDITION] == ["2027-01-15T08:00:00Z"]
+    assert [condition["lastTransitionTime"] for condition in conditions if condition["type"] == CONDITION] == [
+        "2027-01-15T08:00:00Z"
+    ]

@@ -28,8 +28,8 @@ on_kubelet = pytest.mark.skipif(
 def allowed(gate: GateBed) -> Iterator[None]:
     """The kubectl command in docs/kubernetes-gate.md that allows it."""
     kubectl(gate.bed, "create", "clusterrole", "clusterproof-wait", "--verb=get", "--resource=nodes")
-    words = ("clusterrolebinding", "clusterproof-wait", "--clusterrole=clusterproof-wait", f"--group={GROUP}")
-    kubectl(gate.bed, "create", *words)
+    arguments = ("clusterrolebinding", "clusterproof-wait", "--clusterrole=clusterproof-wait", f"--group={GROUP}")
+    kubectl(gate.bed, "create", *arguments)
     try:
         yield
     finally:
@@ -54,25 +54,29 @@ def job(gate: GateBed, timeout_s: int = 600) -> Iterator[None]:
             wait_until(lambda: not gate.left(), "gone")
 
 
-def said(gate: GateBed) -> list[tuple[int, str]]:
+def terminations(gate: GateBed) -> list[tuple[int, str]]:
     """The exit code and last words of each pod's wait that has ended."""
-    every = [one["status"].get("initContainerStatuses", [{}])[0] for one in gate.bed.plane.items(PODS)]
-    ended = [one["state"]["terminated"] for one in every if "terminated" in one.get("state", ())]
-    return [(one["exitCode"], one.get("message", "").strip()) for one in ended]
+    every = [entry["status"].get("initContainerStatuses", [{}])[0] for entry in gate.bed.plane.items(PODS)]
+    ended = [entry["state"]["terminated"] for entry in every if "terminated" in entry.get("state", ())]
+    return [(entry["exitCode"], entry.get("message", "").strip()) for entry in ended]
 
 
 def conditions(gate: GateBed) -> dict[str, str]:
     """The reason of each true condition of the job."""
     status = gate.bed.plane.call("GET", JOB)["status"]
-    return {one["type"]: one.get("reason", "") for one in status.get("conditions", ()) if one["status"] == "True"}
+    return {
+        condition["type"]: condition.get("reason", "")
+        for condition in status.get("conditions", ())
+        if condition["status"] == "True"
+    }
 
 
 def logs(gate: GateBed) -> str:
     every = gate.bed.plane.items(PODS)
     running = [
-        one for one in every if "running" in one["status"].get("initContainerStatuses", [{}])[0].get("state", ())
+        pod for pod in every if "running" in pod["status"].get("initContainerStatuses", [{}])[0].get("state", ())
     ]
-    names = [one["metadata"]["name"] for one in running]
+    names = [pod["metadata"]["name"] for pod in running]
     return "".join(kubectl(gate.bed, "logs", "--namespace", NAMESPACE, name, "--container=proven") for name in names)
 
 
@@ -81,7 +85,7 @@ def logs(gate: GateBed) -> str:
 def test_a_gang_starts_once_its_node_is_proven(gate: GateBed) -> None:
     with allowed(gate), job(gate):
         wait_until(lambda: logs(gate).count("gate: gpu001 is not proven yet: it has no condition") == 2, "waiting")
-        assert {one["status"]["phase"] for one in gate.bed.plane.items(PODS)} == {"Pending"}
+        assert {pod["status"]["phase"] for pod in gate.bed.plane.items(PODS)} == {"Pending"}
         gate.write({NODE: FIT})
         wait_until(lambda: "Complete" in conditions(gate), "completed")
 
@@ -91,8 +95,8 @@ def test_a_gang_starts_once_its_node_is_proven(gate: GateBed) -> None:
 def test_a_pod_on_a_node_that_is_unfit_says_so_and_another_is_made(gate: GateBed) -> None:
     with allowed(gate), job(gate):
         gate.write({NODE: UNFIT})
-        wait_until(lambda: any(said(gate)), "refused")
-        assert said(gate)[0] == (1, f"gate: gpu001 is unfit: {UNFIT.reason}: {UNFIT.message}")
+        wait_until(lambda: any(terminations(gate)), "refused")
+        assert terminations(gate)[0] == (1, f"gate: gpu001 is unfit: {UNFIT.reason}: {UNFIT.message}")
         gate.write({NODE: FIT})
         wait_until(lambda: "Complete" in conditions(gate), "completed")
 
@@ -103,9 +107,9 @@ def test_a_job_that_waits_in_vain_ends_and_says_why(gate: GateBed) -> None:
     with allowed(gate), job(gate, timeout_s=1):
         wait_until(lambda: "Failed" in conditions(gate), "failed")
         assert conditions(gate)["Failed"] == "PodFailurePolicy"
-        code, words = said(gate)[0]
+        code, message = terminations(gate)[0]
     assert code == 10
-    assert f"gate: gpu001 is not proven after 1 s: NoVerdict: it has no condition {CONDITION}; expected" in words
+    assert f"gate: gpu001 is not proven after 1 s: NoVerdict: it has no condition {CONDITION}; expected" in message
 
 
 @needs_kubectl
@@ -113,10 +117,10 @@ def test_a_job_that_waits_in_vain_ends_and_says_why(gate: GateBed) -> None:
 def test_a_pod_that_may_not_know_says_what_it_lacks(gate: GateBed) -> None:
     with job(gate):
         wait_until(lambda: "Failed" in conditions(gate), "failed")
-        code, words = said(gate)[0]
+        code, message = terminations(gate)[0]
     assert code == 4
-    assert 'cannot get resource "nodes" in API group "" at the cluster scope' in words
-    assert words.endswith("expected the right to get nodes (wait.namespaces of the chart)")
+    assert 'cannot get resource "nodes" in API group "" at the cluster scope' in message
+    assert message.endswith("expected the right to get nodes (wait.namespaces of the chart)")
 
 
 @needs_kubectl
@@ -124,9 +128,9 @@ def test_a_pod_that_may_not_know_says_what_it_lacks(gate: GateBed) -> None:
 def test_a_pod_that_is_told_to_go_while_it_waits_fails_no_job(gate: GateBed) -> None:
     with allowed(gate), job(gate):
         wait_until(lambda: logs(gate).count("gate: gpu001 is not proven yet") == 2, "waiting")
-        gone = {one["metadata"]["uid"] for one in gate.bed.plane.items(PODS)}
+        gone = {pod["metadata"]["uid"] for pod in gate.bed.plane.items(PODS)}
         kubectl(gate.bed, "delete", "pods", "--namespace", NAMESPACE, "--selector=job-name=held", "--wait=false")
-        wait_until(lambda: gone.isdisjoint(one["metadata"]["uid"] for one in gate.bed.plane.items(PODS)), "gone")
+        wait_until(lambda: gone.isdisjoint(pod["metadata"]["uid"] for pod in gate.bed.plane.items(PODS)), "gone")
         gate.write({NODE: FIT})
         wait_until(lambda: {"Complete", "Failed"} & set(conditions(gate)), "ended")
         assert "Failed" not in conditions(gate)

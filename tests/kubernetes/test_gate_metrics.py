@@ -18,15 +18,15 @@ from tests.counterparts import installed
 
 FIT, UNFIT = Health("True", "ChecksPassed", "63 checks"), Health("False", "GpuGpuCount", "7 GPUs")
 LATE, INCOMPLETE = Health("Unknown", "NotReached", "late"), Health("Unknown", "Incomplete", "no log")
-FOUND = {"gpu001": FIT, "gpu002": FIT, "gpu003": UNFIT, "gpu004": LATE, "gpu005": INCOMPLETE}
+HEALTHS = {"gpu001": FIT, "gpu002": FIT, "gpu003": UNFIT, "gpu004": LATE, "gpu005": INCOMPLETE}
 WAS = "ClusterproofHealthy is True, was not there: 63 checks"
 CHANGES = {"gpu001": WAS, "gpu002": WAS, "gpu003": "ClusterproofHealthy is False, was True: 7 GPUs"}
 LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x")
 
 
-def one(problems: tuple[str, ...] = ()) -> Round:
-    written, asked = WriteOutcome(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
-    return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, asked)
+def evaluated_round(problems: tuple[str, ...] = ()) -> Round:
+    written, requests = WriteOutcome(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
+    return round_of(1000.0, 1002.5, HEALTHS, {"gpu001": 1001.0, "gpu002": 400.0}, written, requests)
 
 
 def metrics(tally: GateMetrics) -> dict[str, float]:
@@ -41,7 +41,7 @@ def metrics(tally: GateMetrics) -> dict[str, float]:
 
 
 def test_a_round_is_a_line_and_each_change_another() -> None:
-    assert list(one(("403 Forbidden",)).log_lines()) == [
+    assert list(evaluated_round(("403 Forbidden",)).log_lines()) == [
         "ClusterproofHealthy of 5 of 5 nodes: 2 True (10 requests, 2.5 s)",
         "gpu[001-002]: ClusterproofHealthy is True, was not there: 63 checks",
         "gpu003: ClusterproofHealthy is False, was True: 7 GPUs",
@@ -51,18 +51,18 @@ def test_a_round_is_a_line_and_each_change_another() -> None:
 
 
 def test_a_round_is_read_once_as_it_was_left(tmp_path: Path) -> None:
-    store(tmp_path, one())
-    assert pop_stored(tmp_path) == one()
+    store(tmp_path, evaluated_round())
+    assert pop_stored(tmp_path) == evaluated_round()
     assert pop_stored(tmp_path) is None
 
 
 def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
     tally = GateMetrics(60)
-    tally.add(one())
-    found = metrics(tally)
-    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
-    assert [name for name in found if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
-    assert {name: value for name, value in found.items() if name.startswith("node_unknown")} == {
+    tally.add(evaluated_round())
+    values = metrics(tally)
+    assert [values[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
+    assert [name for name in values if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
+    assert {name: value for name, value in values.items() if name.startswith("node_unknown")} == {
         'node_unknown{node="gpu004",reason="NotReached"}': 1,
         'node_unknown{node="gpu005",reason="Incomplete"}': 1,
     }
@@ -70,13 +70,13 @@ def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
 
 def test_a_node_of_which_nothing_was_found_stays_unfit_and_is_nothing_better_than_unknown() -> None:
     tally = GateMetrics(60)
-    tally.add(one())
+    tally.add(evaluated_round())
     silent = round_of(2000.0, 2001.0, {"gpu002": FIT}, {}, WriteOutcome((), ()), {}, ["gpu001", "gpu003", "gpu004"])
     for _ in range(2):
         tally.add(silent, silent.silent)
-    found = metrics(tally)
-    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 2]
-    assert [name for name in found if "node_un" in name] == [
+    values = metrics(tally)
+    assert [values[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 2]
+    assert [name for name in values if "node_un" in name] == [
         'node_unfit{node="gpu003",reason="GpuGpuCount"}',
         'node_unknown{node="gpu001",reason="NotEvaluated"}',
         'node_unknown{node="gpu004",reason="NotEvaluated"}',
@@ -86,12 +86,12 @@ def test_a_node_of_which_nothing_was_found_stays_unfit_and_is_nothing_better_tha
 
 def test_a_round_that_left_nothing_leaves_no_node_proven_that_it_was_to_evaluate() -> None:
     tally = GateMetrics(60)
-    tally.add(one())
+    tally.add(evaluated_round())
     for _ in range(2):
         tally.add(None, {"gpu001", "gpu003", "gpu004"})
-    found = metrics(tally)
-    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 3]
-    assert {name for name in found if "node_un" in name} == {
+    values = metrics(tally)
+    assert [values[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 3]
+    assert {name for name in values if "node_un" in name} == {
         'node_unfit{node="gpu003",reason="GpuGpuCount"}',
         'node_unknown{node="gpu001",reason="NotEvaluated"}',
         'node_unknown{node="gpu004",reason="NotReached"}',
@@ -101,7 +101,7 @@ def test_a_round_that_left_nothing_leaves_no_node_proven_that_it_was_to_evaluate
 
 def test_a_report_is_as_old_as_it_was_read() -> None:
     tally = GateMetrics(60)
-    tally.add(one())
+    tally.add(evaluated_round())
     assert {name: at for name, at in metrics(tally).items() if name.startswith("report_")} == {
         'report_timestamp_seconds{node="gpu001"}': 1001.0,
         'report_timestamp_seconds{node="gpu002"}': 400.0,
@@ -110,19 +110,19 @@ def test_a_report_is_as_old_as_it_was_read() -> None:
 
 def test_rounds_requests_and_changes_are_counted() -> None:
     tally = GateMetrics(60)
-    for round_ in (one(), one(("403",)), None):
+    for round_ in (evaluated_round(), evaluated_round(("403",)), None):
         tally.add(round_)
-    found = metrics(tally)
-    assert [found[f'rounds_total{{outcome="{outcome}"}}'] for outcome in ("written", "unwritten", "failed")] == [1] * 3
-    assert found['api_requests_total{code="409",method="PATCH"}'] == 2
-    assert found['api_requests_total{code="0",method="GET"}'] == 2
-    assert (found["changes_total"], found["round_duration_seconds"]) == (6, 2.5)
+    values = metrics(tally)
+    assert [values[f'rounds_total{{outcome="{outcome}"}}'] for outcome in ("written", "unwritten", "failed")] == [1] * 3
+    assert values['api_requests_total{code="409",method="PATCH"}'] == 2
+    assert values['api_requests_total{code="0",method="GET"}'] == 2
+    assert (values["changes_total"], values["round_duration_seconds"]) == (6, 2.5)
 
 
 @installed.needs("prometheus")
 def test_prometheus_linter_has_nothing_against_them() -> None:
     tally = GateMetrics(60)
-    tally.add(one())
+    tally.add(evaluated_round())
     registry = CollectorRegistry(auto_describe=False)
     registry.register(tally)
     text = generate_latest(registry)
@@ -142,5 +142,5 @@ def test_they_are_asked_for_by_http() -> None:
 
 
 def test_a_port_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    status, said = command.gate(["run", "k8s:x", "--listen", "9188"])
-    assert (status, said) == (4, "clusterproof gate: --listen is '9188'; expected [HOST]:PORT, such as :9188\n")
+    status, message = command.gate(["run", "k8s:x", "--listen", "9188"])
+    assert (status, message) == (4, "clusterproof gate: --listen is '9188'; expected [HOST]:PORT, such as :9188\n")

@@ -19,8 +19,8 @@ FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}
 def removed(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The command's exit code and output, as the user in KUBECONFIG."""
     status = main(["gate", "remove", "k8s:bed"])
-    said = capsys.readouterr()
-    return status, said.out + said.err
+    output = capsys.readouterr()
+    return status, output.out + output.err
 
 
 def test_its_condition_and_taints_go_from_every_node_and_others_stay(
@@ -35,16 +35,16 @@ def test_its_condition_and_taints_go_from_every_node_and_others_stay(
         gate.write({"gpu401": UNFIT, "gpu402": FIT}, GateSettings(TAINT, "5"))
         assert len(gate.taints("gpu401")) == 2
         kubectl(kubernetes, "cordon", "gpu402")
-        status, said = removed(capsys)
-        assert status == 0, said
+        status, output = removed(capsys)
+        assert status == 0, output
         assert [gate.condition(name) for name in ("gpu401", "gpu402", "gpu403")] == [{}, {}, {}]
         assert gate.condition("gpu401", "Ready")["status"] == "True"
         assert [gate.taints(name) for name in ("gpu401", "gpu403")] == [[FOREIGN], []]
         assert gate.node("gpu402")["spec"]["unschedulable"] is True
         again = removed(capsys)
-    assert f"gate: gpu401: lost the condition {CONDITION}; lost the taint clusterproof.dev/unfit:NoSchedule\n" in said
-    assert f"gate: gpu402: lost the condition {CONDITION}\n" in said
-    assert "gate: gpu403: lost the taint clusterproof.dev/unproven:NoSchedule\n" in said
+    assert f"gate: gpu401: lost the condition {CONDITION}; lost the taint clusterproof.dev/unfit:NoSchedule\n" in output
+    assert f"gate: gpu402: lost the condition {CONDITION}\n" in output
+    assert "gate: gpu403: lost the taint clusterproof.dev/unproven:NoSchedule\n" in output
     assert again[0] == 0
     assert f"nodes has the condition {CONDITION} or a taint of clusterproof" in again[1]
 
@@ -64,11 +64,11 @@ def test_a_user_who_may_not_change_nodes_is_told_which_right_is_missing(
     with kubernetes.node("gpu405"):
         gate.write({"gpu405": FIT})
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-        status, said = removed(capsys)
+        status, output = removed(capsys)
         assert gate.condition("gpu405")["status"] == "True"
     assert status == 11
-    assert "gate: not removed: gpu405: 403 Forbidden: nodes NODE is forbidden" in said
-    assert 'cannot patch resource "nodes/status"' in said
+    assert "gate: not removed: gpu405: 403 Forbidden: nodes NODE is forbidden" in output
+    assert 'cannot patch resource "nodes/status"' in output
 
 
 @pytest.mark.parametrize("x", ["local", "k8s:nowhere", "eks:a/b"])

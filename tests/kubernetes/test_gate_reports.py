@@ -58,16 +58,16 @@ def test_the_last_whole_report_is_what_a_node_says(
 ) -> None:
     monkeypatch.setattr(Log, "written", log.encode())
     with agents(kubernetes, STARTED, "many001"):
-        found = read("many001")["many001"]
-    assert (found.unreached, found.detail) == (None, "")
-    assert found.collectors["boot"].status is Status.READ
-    assert found.collectors["boot"].value == {"id": boot}
+        evidence = read("many001")["many001"]
+    assert (evidence.unreached, evidence.detail) == (None, "")
+    assert evidence.collectors["boot"].status is Status.READ
+    assert evidence.collectors["boot"].value == {"id": boot}
 
 
 def boots(*names: str, keep: Path) -> list[object]:
     """Each node's reported boot, for a gate that keeps what it read."""
-    found = read(*names, k8s_keep=str(keep))
-    return [found[name].collectors["boot"].value for name in names]
+    evidence = read(*names, k8s_keep=str(keep))
+    return [evidence[name].collectors["boot"].value for name in names]
 
 
 def test_a_log_is_read_again_where_an_agent_was_unready_and_no_other(
@@ -78,16 +78,18 @@ def test_a_log_is_read_again_where_an_agent_was_unready_and_no_other(
         monkeypatch.setattr(Log, "written", report("one").encode())
         first = boots(*names, keep=tmp_path)
         monkeypatch.setattr(Log, "written", report("two").encode())
-        asked = ASKED.copy()
+        requests = ASKED.copy()
         in_rest = boots(*names, keep=tmp_path)
-        asked = ASKED - asked
-        pod = next(one for one in kubernetes.plane.items(PODS) if one["spec"]["nodeName"] == "many002")
+        requests = ASKED - requests
+        pod = next(
+            pod_of_node for pod_of_node in kubernetes.plane.items(PODS) if pod_of_node["spec"]["nodeName"] == "many002"
+        )
         status = {"status": {"conditions": [ready("2026-01-02T04:00:00Z", "False")]}}
         kubernetes.plane.patch(f"{PODS}/{pod['metadata']['name']}/status", status)
         changed = boots(*names, keep=tmp_path)
     assert (first, in_rest) == ([{"id": "one"}] * 2, [{"id": "one"}] * 2)
     assert changed == [{"id": "one"}, {"id": "two"}]
-    assert asked == {"GET 200": 2}  # pods and their DaemonSet
+    assert requests == {"GET 200": 2}  # pods and their DaemonSet
 
 
 def test_all_logs_are_read_anew_where_a_node_fails_only_beside_others(
@@ -132,9 +134,9 @@ def test_what_is_no_report_is_a_node_that_was_not_reached(
 ) -> None:
     monkeypatch.setattr(Log, "written", log)
     with agents(kubernetes, STARTED, "many001"):
-        found = read("many001")["many001"]
-    assert found.unreached is unreached
-    assert words in found.detail
+        evidence = read("many001")["many001"]
+    assert evidence.unreached is unreached
+    assert words in evidence.detail
 
 
 @pytest.mark.parametrize(
@@ -148,10 +150,10 @@ def test_an_agent_that_does_not_run_is_reported_in_the_kubelets_words(
     kubernetes: Bed, state: dict[str, Any], unreached: Unreached, words: str
 ) -> None:
     with agents(kubernetes, state, "many001"):
-        found = read("many001", "many002")
-    assert found["many001"].unreached is unreached
-    assert found["many001"].detail.startswith(words)
-    assert found["many002"].unreached is Unreached.NOT_READY
+        evidence = read("many001", "many002")
+    assert evidence["many001"].unreached is unreached
+    assert evidence["many001"].detail.startswith(words)
+    assert evidence["many002"].unreached is Unreached.NOT_READY
 
 
 def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(
@@ -162,9 +164,9 @@ def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(
         (own,) = kubernetes.plane.items(PODS)
         labels = {"labels": {**LABELS, "kubernetes.io/hostname": "gpu701"}}
         kubernetes.plane.patch(f"{PODS}/{own['metadata']['name']}", {"metadata": labels})
-        found = read("many001", "gpu701")
-    assert found["gpu701"].unreached is Unreached.NOT_STARTED
-    assert found["gpu701"].detail == "no agent is on it; expected one of its DaemonSet"
+        evidence = read("many001", "gpu701")
+    assert evidence["gpu701"].unreached is Unreached.NOT_STARTED
+    assert evidence["gpu701"].detail == "no agent is on it; expected one of its DaemonSet"
 
 
 def test_a_pod_that_the_daemon_set_has_not_made_speaks_for_no_node(
@@ -177,25 +179,25 @@ def test_a_pod_that_the_daemon_set_has_not_made_speaks_for_no_node(
         metadata = {"name": "imposter", "labels": LABELS, "ownerReferences": [reference]}
         spec = {"nodeName": "many009", "containers": [{"name": "agent", "image": "x"}]}
         kubernetes.plane.call("POST", PODS, {"metadata": metadata, "spec": spec})
-        found = read("many001", "many009")
-    assert found["many001"].unreached is None
-    assert found["many009"].unreached is Unreached.NOT_STARTED
-    assert found["many009"].detail == "no agent is on it; expected one of its DaemonSet, which has not made imposter"
+        evidence = read("many001", "many009")
+    assert evidence["many001"].unreached is None
+    assert evidence["many009"].unreached is Unreached.NOT_STARTED
+    assert evidence["many009"].detail == "no agent is on it; expected one of its DaemonSet, which has not made imposter"
 
 
 def test_the_older_of_two_agents_speaks_as_a_daemon_set_adopts_what_looks_like_its_own() -> None:
-    one, two = (
+    older, two = (
         pod_of({"metadata": {"name": name, "creationTimestamp": at}, "spec": {"nodeName": "a"}}) for name, at in TWO
     )
     gone = pod_of({"metadata": {"name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "x"}})
-    assert by_node([one, two, replace(gone, node="a")])["a"] is two
+    assert by_node([older, two, replace(gone, node="a")])["a"] is two
 
 
 def test_an_agent_that_has_no_place_on_its_node_is_reported_in_the_schedulers_words() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["gpu701"]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
-    words = "0/9 nodes are available: 1 Insufficient cpu, 8 node(s) didn't satisfy plugin(s) [NodeAffinity]."
-    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    message = "0/9 nodes are available: 1 Insufficient cpu, 8 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     waiting = pod_of(
         {
             "metadata": {"name": "agent-x"},
@@ -206,7 +208,7 @@ def test_an_agent_that_has_no_place_on_its_node_is_reported_in_the_schedulers_wo
     node = node_of({"metadata": {"name": "gpu701"}, "status": {"conditions": [ready("2026-01-02T03:04:05Z")]}})
     answer = unreported(node, by_node([waiting])["gpu701"])
     assert answer
-    assert (answer.unreached, answer.detail) == (Unreached.NOT_STARTED, f"its agent does not run: Pending {words}")
+    assert (answer.unreached, answer.detail) == (Unreached.NOT_STARTED, f"its agent does not run: Pending {message}")
     assert by_node([waiting, agent("gpu701")])["gpu701"].is_ready
 
 

@@ -67,10 +67,10 @@ def _rule(verb: str, resource: str) -> Mapping[str, Any]:
     ],
 )
 def test_each_missing_right_is_reported_with_verb_resource_and_user(gate: GateBed, missing: str, expected: str) -> None:
-    user, api = person(gate, [one for one in RIGHTS if f"{one[0]} {one[1]}" != missing])
+    user, api = person(gate, [right for right in RIGHTS if f"{right[0]} {right[1]}" != missing])
     with gate.bed.node("gpu301"), gate.bed.node("gpu302"), gate.bed.node("gpu303", spec={"taints": [STARTUP]}):
-        found = {"gpu301": UNFIT, "gpu302": UNFIT, "gpu303": FIT}
-        written = gate.write(found, ORDERS, api=api)
+        healths = {"gpu301": UNFIT, "gpu302": UNFIT, "gpu303": FIT}
+        written = gate.write(healths, ORDERS, api=api)
         has_condition = bool(gate.condition("gpu301"))
         is_tainted = bool(gate.taints("gpu301"))
     assert len(written.problems) == 1, written
@@ -84,7 +84,7 @@ def test_with_these_rights_alone_all_of_it_is_written(gate: GateBed) -> None:
     _, api = person(gate, RIGHTS)
     with gate.bed.node("gpu304"), gate.bed.node("gpu305", spec={"taints": [STARTUP]}):
         written = gate.write({"gpu304": UNFIT, "gpu305": FIT}, ORDERS, api=api)
-        assert [one["key"] for one in gate.taints("gpu304")] == ["clusterproof.dev/unfit"]
+        assert [taint["key"] for taint in gate.taints("gpu304")] == ["clusterproof.dev/unfit"]
         assert gate.taints("gpu305") == []
     assert written.problems == ()
 
@@ -146,10 +146,10 @@ def test_what_rbac_cannot_withhold_the_policy_does(
     gate: GateBed, path: str, change: object, kind: str, words: str
 ) -> None:
     with gate.bed.node("gpu306", spec={"taints": [FOREIGN]}, ready="Unknown"):
-        said = gate.refusal(path, change, kind)
+        message = gate.refusal(path, change, kind)
         assert gate.taints("gpu306") == [FOREIGN]
-    assert "ValidatingAdmissionPolicy 'clusterproof-gate'" in said
-    assert words in said
+    assert "ValidatingAdmissionPolicy 'clusterproof-gate'" in message
+    assert words in message
 
 
 def test_others_are_not_held_by_that_policy(gate: GateBed) -> None:
@@ -167,9 +167,9 @@ def test_its_expressions_are_of_the_type_of_nodes(gate: GateBed) -> None:
 
 def test_without_taints_yaml_the_account_may_change_no_node(gate: GateBed) -> None:
     kept = [
-        one for one in yaml.safe_load_all(kubectl(gate.bed, "kustomize", MANIFESTS)) if one["kind"] == "ClusterRole"
+        role for role in yaml.safe_load_all(kubectl(gate.bed, "kustomize", MANIFESTS)) if role["kind"] == "ClusterRole"
     ]
-    rules = [(rule["resources"], rule["verbs"]) for one in kept for rule in one["rules"]]
+    rules = [(rule["resources"], rule["verbs"]) for role in kept for rule in role["rules"]]
     changes = [rule for rule in rules if set(rule[1]) - {"get", "list", "watch"}]
     assert changes == [(["nodes/status"], ["patch"]), (["events"], ["create"])]
 
@@ -179,10 +179,10 @@ def test_all_that_is_built_is_what_the_server_knows_and_observes(gate: GateBed, 
     (tmp_path / "kustomization.yaml").write_text(OVERLAY)
     built = kubectl(gate.bed, "kustomize", tmp_path)
     (tmp_path / "built.yaml").write_text(built)
-    said = kubectl(gate.bed, "apply", "--dry-run=server", "--validate=strict", "--filename", tmp_path / "built.yaml")
-    assert len(said.splitlines()) == len(list(yaml.safe_load_all(built)))
-    objects = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(built)}
-    (settings,) = (one for (kind, _), one in objects.items() if kind == "ConfigMap")
+    output = kubectl(gate.bed, "apply", "--dry-run=server", "--validate=strict", "--filename", tmp_path / "built.yaml")
+    assert len(output.splitlines()) == len(list(yaml.safe_load_all(built)))
+    objects = {(entry["kind"], entry["metadata"]["name"]): entry for entry in yaml.safe_load_all(built)}
+    (settings,) = (entry for (kind, _), entry in objects.items() if kind == "ConfigMap")
     for kind, name in (("Deployment", ACCOUNT), ("DaemonSet", AGENT)):
         (container,) = objects[kind, name]["spec"]["template"]["spec"]["containers"]
         assert container["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"]}}]
@@ -198,17 +198,19 @@ def test_it_may_be_installed_in_another_namespace_also_by_who_makes_that(
     resources = "[base, own.yaml]" if own else "[base]"
     (tmp_path / "kustomization.yaml").write_text(f"resources: {resources}\nnamespace: elsewhere\n")
     built = list(yaml.safe_load_all(kubectl(gate.bed, "kustomize", tmp_path)))
-    subjects = [subject for one in built for subject in one.get("subjects", ())]
-    assert {one["metadata"].get("namespace", "elsewhere") for one in built} == {"elsewhere"}
-    assert {one["namespace"] for one in subjects} == {"elsewhere"}
-    assert [one["metadata"]["name"] for one in built if one["kind"] == "Namespace"] == (["elsewhere"] if own else [])
+    subjects = [subject for entry in built for subject in entry.get("subjects", ())]
+    assert {entry["metadata"].get("namespace", "elsewhere") for entry in built} == {"elsewhere"}
+    assert {entry["namespace"] for entry in subjects} == {"elsewhere"}
+    assert [entry["metadata"]["name"] for entry in built if entry["kind"] == "Namespace"] == (
+        ["elsewhere"] if own else []
+    )
 
 
 def test_the_gates_own_pod_would_be_admitted_where_pods_are_restricted(gate: GateBed) -> None:
     name = f"restricted-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     every = yaml.safe_load_all((MANIFESTS / "gate.yaml").read_text())
-    deployment = next(one for one in every if one["kind"] == "Deployment")
+    deployment = next(entry for entry in every if entry["kind"] == "Deployment")
     spec = deployment["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
     spec["containers"][0]["image"] = "x"
     call = gate.bed.plane.call

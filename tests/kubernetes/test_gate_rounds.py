@@ -61,9 +61,9 @@ class Gate:
         self.written.append((given[2], given[5]))
         return WriteOutcome(("written",), ())
 
-    def finds(self, began: float = 1000.0, **found: Health) -> None:
-        words = {name: [one.status, one.reason, one.message] for name, one in found.items()}
-        self.makes(f"FOUND = {words!r}\n{EVALUATES.replace('1000.0', str(began))}")
+    def finds(self, began: float = 1000.0, **healths: Health) -> None:
+        reports = {name: [health.status, health.reason, health.message] for name, health in healths.items()}
+        self.makes(f"FOUND = {reports!r}\n{EVALUATES.replace('1000.0', str(began))}")
 
     def makes(self, program: str) -> None:
         self.patched.setattr(gate_run, "MAIN", program)
@@ -94,9 +94,9 @@ def test_what_stands_is_confirmed_each_five_minutes_and_nothing_is_evaluated_for
     for _ in range(int(2 * REFRESH_S / 60)):
         gate.round()
     assert gate.written == [({"n0000": FIT, "n0001": FIT}, {"n0000": 1000.0, "n0001": 1000.0})] * 2
-    said = capsys.readouterr().out
-    assert "evaluated again" not in said
-    assert "gate: 2 nodes as before (0 requests, 0.0 s)\n" in said
+    output = capsys.readouterr().out
+    assert "evaluated again" not in output
+    assert "gate: 2 nodes as before (0 requests, 0.0 s)\n" in output
 
 
 @pytest.mark.long
@@ -109,9 +109,9 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
     gate.makes("print('one\\n' * 100 + 'ERROR: no agent'); raise SystemExit(4)")
     for _ in range(10):
         gate.round()
-    said = capsys.readouterr().out.splitlines()
-    assert said[-LAST_LINES:][-1] == "ERROR: no agent"
-    assert len(said) == 1 + 10 * LAST_LINES
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-LAST_LINES:][-1] == "ERROR: no agent"
+    assert len(lines) == 1 + 10 * LAST_LINES
     assert gate.written == []
     assert gate.tally._last
     assert gate.tally._last.statuses == {"True": 0, "Unknown": 2}
@@ -123,10 +123,12 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
 ) -> None:
     count = MAX_NODES + 10
     first, last = names(count)[0], names(count)[-1]
-    found = {name: [FIT.status, FIT.reason, FIT.message] for name in names(count)} | {last: ["False", "GpuNoXid", "79"]}
+    healths = {name: [FIT.status, FIT.reason, FIT.message] for name in names(count)} | {
+        last: ["False", "GpuNoXid", "79"]
+    }
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, names(count)))))
     gate.agents = lambda: every(count)
-    gate.makes(f"FOUND = {found!r}\n{REPORTING}")
+    gate.makes(f"FOUND = {healths!r}\n{REPORTING}")
     gate.round()
     gate.agents = lambda: {**every(count), last: agent(last, since=LATER)}
     gate.makes("raise SystemExit(4)")
@@ -148,8 +150,8 @@ def test_nothing_is_reported_of_a_node_that_is_gone_though_its_last_evaluation_f
     last = there[-1]
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, there))))
     gate.agents = lambda: {name: agent(name, since=since) for name in there}
-    since, found = "2026-01-02T00:00:00Z", {name: [FIT.status, FIT.reason, FIT.message] for name in there}
-    gate.makes(f"FOUND = {found | {last: ['False', 'GpuNoXid', '79']}!r}\n{REPORTING}")
+    since, healths = "2026-01-02T00:00:00Z", {name: [FIT.status, FIT.reason, FIT.message] for name in there}
+    gate.makes(f"FOUND = {healths | {last: ['False', 'GpuNoXid', '79']}!r}\n{REPORTING}")
     gate.round()
     since = LATER
     gate.makes("raise SystemExit(4)")
@@ -157,8 +159,8 @@ def test_nothing_is_reported_of_a_node_that_is_gone_though_its_last_evaluation_f
     assert gate.tally._last
     assert gate.tally._last.unfit == {last: "GpuNoXid"}
     there.remove(last)
-    found.pop(last)
-    gate.makes(f"FOUND = {found!r}\n{REPORTING}")
+    healths.pop(last)
+    gate.makes(f"FOUND = {healths!r}\n{REPORTING}")
     gate.round()
     assert (gate.tally._last.unfit, gate.tally._last.statuses["True"]) == ({}, len(there))
 
@@ -204,13 +206,13 @@ def test_without_its_api_server_no_node_counts_as_proven_by_an_old_heartbeat(
     gate.round()
     gate.agents = lambda: every(MAX_NODES + 1)
     monkeypatch.setattr(gate_run, refusing, refused)
-    found = []
+    counts = []
     for _ in range(8):
         gate.round()
         assert gate.tally._last
-        found.append((gate.tally._last.statuses["True"], gate.tally._last.unfit, gate.tally._last.unknown))
+        counts.append((gate.tally._last.statuses["True"], gate.tally._last.unfit, gate.tally._last.unknown))
     unfit = {"n0000": "GpuGpuCount"}
-    assert found == [(1, unfit, {})] * 7 + [(0, unfit, {"n0001": "NotEvaluated"})]
+    assert counts == [(1, unfit, {})] * 7 + [(0, unfit, {"n0001": "NotEvaluated"})]
 
 
 @pytest.mark.long
@@ -220,7 +222,7 @@ def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_i
     gate.round(3 * 60.0)  # evaluated: the same
     gate.round(2 * 60.0 + 1.0)  # and again, because it is written by a separate process
     gate.round(1.0)
-    assert [found for found, _ in gate.written] == [{"n0000": FIT}]
+    assert [healths for healths, _ in gate.written] == [{"n0000": FIT}]
     gate.finds(n0000=FIT, n0001=UNFIT)
     gate.agents = lambda: {**every(1), "n0001": agent("n0001", since=LATER)}
     gate.round()
@@ -234,7 +236,7 @@ def test_a_node_whose_agent_never_comes_to_rest_is_confirmed_while_it_is_evaluat
     for _ in range(2 * 5 + 1):
         gate.finds(gate.now + 60.0, n0000=FIT, n0001=UNFIT)
         gate.round()
-    assert [found for found, _ in gate.written] == [{"n0000": FIT, "n0001": UNFIT}] * 2
+    assert [healths for healths, _ in gate.written] == [{"n0000": FIT, "n0001": UNFIT}] * 2
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
     gate.agents = lambda: {**every(count), "n0000": agent("n0000", since=f"look {next(looks)}")}
     gate.makes("raise SystemExit(4)")
     gate.round()
-    assert sorted(one.name for chosen, _ in handed for one in chosen) == names(count)
+    assert sorted(listed.name for chosen, _ in handed for listed in chosen) == names(count)
     assert [pod.ready for _, pod in handed] == ["look 1", "look 2"]
 
 

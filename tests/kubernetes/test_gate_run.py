@@ -11,10 +11,10 @@ from tests.kubernetes.gate import GateBed, api_of, as_with_gpus
 from tests.testbed.needs import needs_kubectl
 
 pytestmark = needs_kubectl
-WORDS = ("-m", "prolog or epilog", "--no-report", "-q", "--k8s-gate", "observe")
+ARGUMENTS = ("-m", "prolog or epilog", "--no-report", "-q", "--k8s-gate", "observe")
 
 
-def run(kubeconfig: Path, *words: str) -> tuple[int, str]:
+def run(kubeconfig: Path, *arguments: str) -> tuple[int, str]:
     """The exit code and output."""
     command = [
         sys.executable,
@@ -22,7 +22,7 @@ def run(kubeconfig: Path, *words: str) -> tuple[int, str]:
         "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())",
     ]
     environment = {"KUBECONFIG": str(kubeconfig), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
-    command += ["check", "k8s:bed", *words]
+    command += ["check", "k8s:bed", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return done.returncode, done.stdout + done.stderr
 
@@ -30,10 +30,10 @@ def run(kubeconfig: Path, *words: str) -> tuple[int, str]:
 def test_a_run_writes_what_it_found(gate: GateBed) -> None:
     remove(api_of(gate.bed.plane.kubeconfig()))
     with as_with_gpus(gate.bed) as name:
-        status, said = run(gate.bed.plane.kubeconfig(), *WORDS)
+        status, output = run(gate.bed.plane.kubeconfig(), *ARGUMENTS)
         condition = gate.condition(name)
-    assert status == 1, said
-    assert "gate: ClusterproofHealthy of 1 of 1 nodes: 1 False; 1 changed" in said
+    assert status == 1, output
+    assert "gate: ClusterproofHealthy of 1 of 1 nodes: 1 False; 1 changed" in output
     assert (condition["status"], condition["reason"][:3]) == ("False", "Gpu")
     assert gate.events(name)[-1][0] == "Warning"
     assert gate.left() == []
@@ -42,17 +42,17 @@ def test_a_run_writes_what_it_found(gate: GateBed) -> None:
 def test_a_run_that_stops_before_its_end_writes_nothing(gate: GateBed) -> None:
     with as_with_gpus(gate.bed) as name:
         before = gate.condition(name)
-        status, said = run(gate.bed.plane.kubeconfig(), *WORDS, "-x")
+        status, output = run(gate.bed.plane.kubeconfig(), *ARGUMENTS, "-x")
         assert gate.condition(name) == before
-    assert status == 11, said
-    assert "gate: not written: INTERRUPTED: " in said
+    assert status == 11, output
+    assert "gate: not written: INTERRUPTED: " in output
 
 
 def test_where_it_may_not_write_the_exit_code_says_so(gate: GateBed) -> None:
     _, token = gate.bed.granted()  # a run's rights without the gate's
     with as_with_gpus(gate.bed) as name:
         before = gate.condition(name)
-        status, said = run(gate.bed.plane.kubeconfig(token), *WORDS)
+        status, output = run(gate.bed.plane.kubeconfig(token), *ARGUMENTS)
         assert gate.condition(name) == before
-    assert status == 11, said
-    assert 'cannot patch resource "nodes/status"' in said
+    assert status == 11, output
+    assert 'cannot patch resource "nodes/status"' in output

@@ -23,9 +23,9 @@ def divided(count: int, instance_type: str = "p5.48xlarge") -> Shares:
     return shares
 
 
-def evaluate(shares: Shares, agents: dict[str, Pod], at: float, found: Health = FIT, *, is_same: bool = False) -> int:
+def evaluate(shares: Shares, agents: dict[str, Pod], at: float, health: Health = FIT, *, is_same: bool = False) -> int:
     """Evaluate what is due at a time; returns the number of shares."""
-    due = shares.due_shares(agents, dict.fromkeys(agents, found), at)
+    due = shares.due_shares(agents, dict.fromkeys(agents, health), at)
     for share in due:
         share.evaluated(agents, at, is_open=False, is_same=is_same)
     return len(due)

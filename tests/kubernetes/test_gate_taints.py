@@ -51,7 +51,7 @@ def test_a_node_that_failed_is_tainted_and_one_that_passes_is_not_any_more(gate:
         written = gate.write({"gpu201": FIT}, ONE)
         assert gate.taints("gpu201") == [FOREIGN]
         assert "gpu201: lost the taint clusterproof.dev/unfit:NoSchedule" in written.lines
-        changes = [words.partition(" the taint")[0] for _, words in gate.events("gpu201") if "the taint" in words]
+        changes = [message.partition(" the taint")[0] for _, message in gate.events("gpu201") if "the taint" in message]
         assert changes == ["got", "lost"]
 
 
@@ -78,10 +78,12 @@ def test_where_200_nodes_fail_at_once_none_is_tainted_and_one_line_says_why(gate
         every = gate.bed.plane.items("/api/v1/nodes?labelSelector=many%3Dyes")
     finally:
         gate.bed.plane.call("DELETE", "/api/v1/nodes?labelSelector=many%3Dyes")
-    keys = {taint["key"] for one in every for taint in one["spec"].get("taints", ())}
+    keys = {taint["key"] for entry in every for taint in entry["spec"].get("taints", ())}
     assert OURS["key"] not in keys
-    verdicts = [one for node in every for one in node["status"]["conditions"] if one["type"] == "ClusterproofHealthy"]
-    assert [one["status"] for one in verdicts] == ["False"] * 200
+    verdicts = [
+        entry for node in every for entry in node["status"]["conditions"] if entry["type"] == "ClusterproofHealthy"
+    ]
+    assert [entry["status"] for entry in verdicts] == ["False"] * 200
     assert written.lines == (
         "ClusterproofHealthy of 200 of 200 nodes: 200 False; 200 changed",
         f"no node is tainted: 200 of 200 nodes would be; expected at most 10: {SEE}",
@@ -152,9 +154,9 @@ def test_whatever_a_node_group_calls_it_only_our_own_startup_taint_goes(gate: Ga
             gate.write({"gpu217": not_yet}, orders)
             assert own in gate.taints("gpu217")
         written = gate.write({"gpu217": FIT}, orders)
-        left = [(one["key"], one["effect"]) for one in gate.taints("gpu217")]
+        left = [(taint["key"], taint["effect"]) for taint in gate.taints("gpu217")]
     assert written.problems == ()
-    assert left == [(one["key"], one["effect"]) for one in OTHERS]
+    assert left == [(taint["key"], taint["effect"]) for taint in OTHERS]
 
 
 @pytest.mark.parametrize(("health", "before", "after"), [(UNFIT, [], [FOREIGN, OURS]), (FIT, [OURS], [FOREIGN])])

@@ -103,19 +103,19 @@ def test_an_api_server_that_does_not_answer_is_asked_again_and_ends_no_wait(
     gate: GateBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.kubernetes.gate.wait.LOOK_S", 0.1)
-    words: list[str] = []
+    messages: list[str] = []
     api = api_of(gate.bed.plane.kubeconfig())
     api.url = "https://127.0.0.1:1"
     order = Wait("gpu702", patience_s=60)
 
     def heard(line: str) -> None:
-        words.append(line)
+        messages.append(line)
         api.url = gate.bed.plane.url
 
     with gate.bed.node("gpu702"):
         gate.write({"gpu702": FIT})
         assert waited(api, order, heard, threading.Event()).status == TRUE
-    assert words[0].startswith("gpu702 is not proven yet: no answer from https://127.0.0.1:1")
+    assert messages[0].startswith("gpu702 is not proven yet: no answer from https://127.0.0.1:1")
 
 
 @needs_kubectl

@@ -56,14 +56,14 @@ def test_what_checks_say_of_a_node_that_was_not_reached_is_understood(reason: Un
     cluster = Cluster("x", "k8s", tuple(map(Target, names)))
     silent = nodes(cluster, {name: NodeEvidence(name, unreached=reason, detail="500") for name in names})
     results = [evaluate(check, node) for node in silent.values() for check in SOME]
-    assert {one.unreached for one in results} == {reason}
+    assert {result.unreached for result in results} == {reason}
     assert unvisited(results).keys() == set(names)
 
 
 def test_where_most_logs_cannot_be_read_it_is_no_nodes_fault_and_nothing_is_written() -> None:
     results = [unread("gpu001"), unread("gpu002"), unread("gpu003"), Result("gpu.no_xid", "gpu004", PASS)]
-    words = "the control plane cannot read the logs of 3 of 4 nodes; expected a way from it to port 10250 of each"
-    assert unvisited(results) == dict.fromkeys(("gpu001", "gpu002", "gpu003"), words)
+    message = "the control plane cannot read the logs of 3 of 4 nodes; expected a way from it to port 10250 of each"
+    assert unvisited(results) == dict.fromkeys(("gpu001", "gpu002", "gpu003"), message)
     assert set(healths(results)) == {"gpu004"}
 
 
@@ -86,7 +86,7 @@ def test_a_node_whose_log_alone_cannot_be_read_is_unknown() -> None:
 def test_only_a_failure_is_false_and_only_what_is_proven_is_true(
     verdicts: tuple[Verdict, ...], status: str, reason: str
 ) -> None:
-    health = health_of([result(f"gpu.no_{number}", one) for number, one in enumerate(verdicts)])
+    health = health_of([result(f"gpu.no_{number}", verdict) for number, verdict in enumerate(verdicts)])
     assert (health.status, health.reason) == (status, reason)
 
 
@@ -139,8 +139,8 @@ def test_so_is_that_of_a_check_of_a_site_whatever_it_is_called(check: str) -> No
 
 def test_where_a_test_broke_no_node_is_proven_but_what_failed_has_failed() -> None:
     results = [Result("gpu.a", "gpu001", PASS), Result("gpu.a", "gpu002", FAIL, message="seen; expected none")]
-    found = healths(results, is_whole=False)
-    assert {name: health.status for name, health in found.items()} == {"gpu001": "Unknown", "gpu002": "False"}
+    by_node = healths(results, is_whole=False)
+    assert {name: health.status for name, health in by_node.items()} == {"gpu001": "Unknown", "gpu002": "False"}
 
 
 @pytest.mark.parametrize("reason", [Unreached.API, Unreached.THROTTLED])
@@ -214,8 +214,8 @@ LATER = 4_000_000_000.0  # nodes of tests are older
 NOBODY = Api("https://api", lambda *_, **__: None)
 
 
-def refuse(words: str) -> None:
-    raise KubernetesError(words)
+def refuse(message: str) -> None:
+    raise KubernetesError(message)
 
 
 def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
@@ -235,10 +235,10 @@ def test_the_first_of_many_errors_are_reported_and_the_others_counted() -> None:
 
 
 def test_when_its_time_is_over_nothing_more_is_tried() -> None:
-    asked: list[str] = []
+    patched: list[str] = []
     writer = ObjectWriter(NOBODY, until=0.0)
-    assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
-    assert asked == []
+    assert writer.each(patched.append, ["gpu001", "gpu002"]) == {}
+    assert patched == []
     assert writer.lines() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]
 
 
@@ -268,8 +268,8 @@ def test_that_nothing_confines_a_gate_is_said_and_that_it_is_unknown(answer: Exc
     api: Any = SimpleNamespace(
         listed=lambda *_, **__: [NODE], patch=patched, patch_unread=patched, create=lambda *_: NODE
     )
-    said = write(
+    lines = write(
         api, resident(GateSettings(), 60), {"gpu001": health_of([result("gpu.no_xid", PASS)])}, LATER, LATER
     ).lines
-    about = [line for line in said if line.startswith((UNTRIED, UNCONFINED))]
+    about = [line for line in lines if line.startswith((UNTRIED, UNCONFINED))]
     assert [line[: len(words)] for line in about] == ([words] if words else [])

@@ -150,9 +150,9 @@ def test_a_context_may_have_slashes_as_those_of_eks(
     kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/train"
-    data = json.loads(kubernetes.plane.kubeconfig().read_text())
-    data["contexts"][0]["name"] = arn
-    (tmp_path / "config").write_text(json.dumps({**data, "current-context": arn}))
+    kubeconfig = json.loads(kubernetes.plane.kubeconfig().read_text())
+    kubeconfig["contexts"][0]["name"] = arn
+    (tmp_path / "config").write_text(json.dumps({**kubeconfig, "current-context": arn}))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with kubernetes.node("gpu007", labels={"pool": "a"}, capacity={"nvidia.com/gpu": "8"}):
         assert names(f"k8s:{arn}") == names(f"k8s:{arn}/pool=a") == ["gpu007"]
@@ -173,10 +173,10 @@ def test_credentials_of_an_exec_plugin_are_used(
     credential = {"apiVersion": kind, "kind": "ExecCredential", "status": {"token": token}}
     (tmp_path / "plugin").write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
     (tmp_path / "plugin").chmod(0o755)
-    data = json.loads(kubernetes.plane.kubeconfig().read_text())
+    kubeconfig = json.loads(kubernetes.plane.kubeconfig().read_text())
     plugin = {"apiVersion": kind, "command": str(tmp_path / "plugin"), "interactiveMode": "Never"}
-    data["users"][0]["user"] = {"exec": plugin}
-    (tmp_path / "config").write_text(json.dumps(data))
+    kubeconfig["users"][0]["user"] = {"exec": plugin}
+    (tmp_path / "config").write_text(json.dumps(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with kubernetes.node("gpu007", capacity={"nvidia.com/gpu": "8"}):
         assert names("k8s:bed") == ["gpu007"]
@@ -207,17 +207,17 @@ def test_an_exec_plugin_that_gives_no_credentials_is_said_before_anybody_is_aske
         command = str(tmp_path / "plugin")
     called = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "interactiveMode": "Never"}
     context = {"name": "bed", "context": {"cluster": "bed", "user": "bed"}}
-    data = {
+    kubeconfig = {
         "contexts": [context],
         "current-context": "bed",
         "clusters": [{"name": "bed", "cluster": {"server": "https://127.0.0.1:9"}}],
         "users": [{"name": "bed", "user": {"exec": called}}],
     }
-    (tmp_path / "config").write_text(json.dumps(data))
+    (tmp_path / "config").write_text(json.dumps(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    said = refusal("k8s:bed")
-    assert words in said
-    assert "expected one that works (kubectl --context … get nodes)" in said
+    message = refusal("k8s:bed")
+    assert words in message
+    assert "expected one that works (kubectl --context … get nodes)" in message
     assert capfd.readouterr().err == ""
 
 
@@ -235,9 +235,9 @@ def test_a_token_that_is_not_valid_is_reported(kubernetes: Bed, monkeypatch: pyt
 
 
 def test_a_certificate_of_another_is_reported(kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = json.loads(kubernetes.plane.kubeconfig().read_text())
-    del data["clusters"][0]["cluster"]["certificate-authority"]
-    (tmp_path / "config").write_text(json.dumps(data))
+    kubeconfig = json.loads(kubernetes.plane.kubeconfig().read_text())
+    del kubeconfig["clusters"][0]["cluster"]["certificate-authority"]
+    (tmp_path / "config").write_text(json.dumps(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     assert "certificate verify failed" in refusal("k8s:bed").lower()
 

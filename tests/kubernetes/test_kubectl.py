@@ -56,15 +56,15 @@ def commands() -> Iterator[str]:
     found_commands = [part.strip() for check in all_checks().values() for part in check.route.evidence.split("; ")]
     remedies = [check.route.remedy for check in all_checks().values()]
     remedies += [row.remedy for row in unreached_rows().values()]
-    found_commands += [found for remedy in remedies for found in OF_REMEDIES.findall(remedy)]
+    found_commands += [match for remedy in remedies for match in OF_REMEDIES.findall(remedy)]
     texts = [(ROOT / document).read_text() for document in DOCUMENTS]
-    found_commands += [one or other for text in texts for one, other in OF_DOCUMENTS.findall(text)]
+    found_commands += [kubectl or other for text in texts for kubectl, other in OF_DOCUMENTS.findall(text)]
     found_commands += re.findall(r"kubectl label .+", refused(KubernetesRefused("no"), RunObjects("run", NAMESPACE)))
     takes_pods = all_checks()["control_plane.k8s_node_takes_pods"].route.remedy
     found_commands += re.findall(r"kubectl uncordon NODE|kubectl taint node NODE KEY-", takes_pods)
     for command in dict.fromkeys(found_commands):
         if command.startswith("kubectl ") and command not in PROSE and not any(word in command for word in NOT_HERE):
-            yield re.sub(r"\b(" + "|".join(THERE) + r")\b", lambda found: THERE[found[0]], command)
+            yield re.sub(r"\b(" + "|".join(THERE) + r")\b", lambda match: THERE[match[0]], command)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def with_names(kubernetes_bed: Bed, gate: GateBed) -> Iterator[Bed]:
 
 
 def _has_ended(pod: Mapping[str, Any]) -> bool:
-    return any("terminated" in one["lastState"] for one in pod["status"].get("containerStatuses", ()))
+    return any("terminated" in status["lastState"] for status in pod["status"].get("containerStatuses", ()))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -102,12 +102,12 @@ def test_what_people_are_told_to_type_is_understood(kubernetes: Bed, version: st
     environment = {**os.environ, "PATH": path, "HOME": str(tmp_path), "EDITOR": "true"}
     wrong = {}
     for command in commands():
-        words = CHANGES.sub(r"\1 --dry-run=server", command)
+        changed = CHANGES.sub(r"\1 --dry-run=server", command)
         done = subprocess.run(
-            words, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600
+            changed, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
         if done.returncode or done.stderr.startswith(("error", "Flag")):
-            wrong[words] = done.stderr
+            wrong[changed] = done.stderr
     assert not wrong
 
 

@@ -35,8 +35,8 @@ def used_by(machine: Machine) -> Mapping[str, str]:
     """The configuration as the kubelet itself returns it to a fully authorised client."""
     context = ssl._create_unverified_context()  # its certificate is self-made
     with urllib.request.urlopen(f"https://127.0.0.1:{machine.kubelet_port}/configz", context=context) as answer:
-        found: Mapping[str, str] = json.load(answer)["kubeletconfig"]
-    return found
+        configuration: Mapping[str, str] = json.load(answer)["kubeletconfig"]
+    return configuration
 
 
 def policies(kubelet: Kubelet) -> dict[str, str]:
@@ -53,9 +53,9 @@ def test_a_kubelet_that_nobody_configures_keeps_the_defaults(kubernetes: Bed) ->
 
 @pytest.mark.usefixtures("kubernetes")
 def test_a_kubelet_is_found_among_the_processes_of_its_machine() -> None:
-    found = read(Node())  # the first, if parallel tests have others
-    assert isinstance(found, dict)
-    assert set(found) == {"configured", "changed", "in_force"}
+    evidence = read(Node())  # the first, if parallel tests have others
+    assert isinstance(evidence, dict)
+    assert set(evidence) == {"configured", "changed", "in_force"}
 
 
 def test_flags_count_before_further_files_and_those_before_the_first(kubernetes: Bed, tmp_path: Path) -> None:

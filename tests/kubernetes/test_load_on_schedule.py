@@ -58,7 +58,9 @@ def rendered(*values: str) -> str:
 @contextlib.contextmanager
 def granted(bed: Bed | Nodes) -> Iterator[Path]:
     """A kubeconfig of the account."""
-    every = [one for one in yaml.safe_load_all(rendered(*VALUES)) if one["metadata"]["name"] == "clusterproof-load"]
+    every = [
+        entry for entry in yaml.safe_load_all(rendered(*VALUES)) if entry["metadata"]["name"] == "clusterproof-load"
+    ]
     file = bed.plane.folder / "load.yaml"
     file.write_text(yaml.safe_dump_all(every))
     kubectl(bed, "apply", "--filename", file)
@@ -101,8 +103,8 @@ def there(bed: Bed, *created: tuple[str, Mapping[str, Any]]) -> Iterator[None]:
 
 
 def pod(container: Mapping[str, Any] | None = None, privileged: bool = False, **spec: Any) -> dict[str, Any]:
-    one = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
-    spec = {"automountServiceAccountToken": False, "containers": [one], **spec}
+    probe = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
+    spec = {"automountServiceAccountToken": False, "containers": [probe], **spec}
     return {"metadata": RUN.metadata(f"{RUN.name}-0"), "spec": spec}
 
 
@@ -136,14 +138,14 @@ SETTINGS, POLICY = ({"metadata": {"name": f"clusterproof-{name}"}} for name in (
 
 def test_its_account_creates_what_a_measurement_needs_and_no_pod_that_is_root_on_a_node(kubernetes: Bed) -> None:
     with granted(kubernetes) as kubeconfig:
-        said = {name: refusal(kubeconfig, RUN.pods, body) for name, (body, _) in NOT_ITS_OWN.items()}
+        refusals = {name: refusal(kubeconfig, RUN.pods, body) for name, (body, _) in NOT_ITS_OWN.items()}
         with_pods = {"template": {"spec": {**pod(privileged=True)["spec"], "restartPolicy": "Never"}}}
         of_job = refusal(kubeconfig, RUN.jobs, {"metadata": RUN.metadata(RUN.name), "spec": with_pods})
         own_pod = perf_pod(replace(RUN, uid="0", pieces=2), f"{RUN.name}-10", NODE, 60)
         own = [refusal(kubeconfig, RUN.pods, own_pod), refusal(kubeconfig, RUN.jobs, job(RUN, 60))]
         own.append(refusal(kubeconfig, RUN.config_maps, config_map(RUN, "true")))
         allowed = rights(kubeconfig, NAMESPACE)
-    assert {name: words for name, (_, words) in NOT_ITS_OWN.items() if words not in said[name]} == {}, said
+    assert {name: part for name, (_, part) in NOT_ITS_OWN.items() if part not in refusals[name]} == {}, refusals
     assert "a measurement's Job makes no pods" in of_job
     assert own == ["", "", ""]
     assert {verb for verb, resource in allowed if resource in ("secrets", "pods/exec", "nodes/proxy")} == set()
@@ -162,18 +164,18 @@ def test_its_account_replaces_and_deletes_nothing_of_the_gate_and_of_other_runs(
     )
     its_own = ((RUN.config_maps, config_map(RUN, "true")), (RUN.jobs, job(RUN, 60)), (RUN.pods, waits))
     with there(kubernetes, *others, *its_own), granted(kubernetes) as kubeconfig:
-        said = [refused_deletion(kubeconfig, f"{path}/{body['metadata']['name']}") for path, body in others[:3]]
-        said += [refused_deletion(kubeconfig, RUN.pods, labelSelector=OF_PROBES.selector)]
-        said += [refused_deletion(kubeconfig, RUN.pods, fieldSelector="metadata.name=gate")]
-        said += [refused_deletion(kubeconfig, RUN.pods), refusal(kubeconfig, RUN.config_maps, POLICY)]
+        refusals = [refused_deletion(kubeconfig, f"{path}/{body['metadata']['name']}") for path, body in others[:3]]
+        refusals += [refused_deletion(kubeconfig, RUN.pods, labelSelector=OF_PROBES.selector)]
+        refusals += [refused_deletion(kubeconfig, RUN.pods, fieldSelector="metadata.name=gate")]
+        refusals += [refused_deletion(kubeconfig, RUN.pods), refusal(kubeconfig, RUN.config_maps, POLICY)]
         own = [refused_deletion(kubeconfig, f"{path}/{RUN.name}") for path, _ in its_own[:2]]
         own += [refused_deletion(kubeconfig, RUN.pods, labelSelector=RUN.selector)]
-    assert ["named clusterproof-perf-" in words for words in said] == [True] * 7, said
+    assert ["named clusterproof-perf-" in message for message in refusals] == [True] * 7, refusals
     assert own == ["", "", ""]
 
 
 def test_without_a_schedule_there_is_no_such_account() -> None:
-    names = [one["metadata"]["name"] for one in yaml.safe_load_all(rendered(VALUES[0])) if one]
+    names = [document["metadata"]["name"] for document in yaml.safe_load_all(rendered(VALUES[0])) if document]
     assert "clusterproof-load" not in names
 
 
@@ -208,11 +210,13 @@ ENDINGS = {
 def test_the_job_fails_where_a_node_does_or_is_idle_and_nothing_is_measured(
     tmp_path: Path, code: int, lines: list[str], expected: int
 ) -> None:
-    (made,) = (one for one in yaml.safe_load_all(rendered(*VALUES)) if one and one["kind"] == "CronJob")
+    (made,) = (
+        document for document in yaml.safe_load_all(rendered(*VALUES)) if document and document["kind"] == "CronJob"
+    )
     (container,) = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    said = "\n".join([DESCRIBED, *lines])
+    output = "\n".join([DESCRIBED, *lines])
     program = tmp_path / "clusterproof"
-    program.write_text(f"#!/bin/sh\nfor results; do :; done\ncat > $results <<'END'\n{said}\nEND\nexit {code}\n")
+    program.write_text(f"#!/bin/sh\nfor results; do :; done\ncat > $results <<'END'\n{output}\nEND\nexit {code}\n")
     program.chmod(0o755)
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run(container["command"], cwd=tmp_path, env=variables, check=False).returncode == expected
@@ -223,6 +227,6 @@ def test_the_job_fails_where_a_node_does_or_is_idle_and_nothing_is_measured(
 def test_pairs_are_measured_by_its_account(perf: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     with granted(perf) as kubeconfig:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        data = measurement(METERS["nccl-tests"], "agents", ranks_per_node=2, size_bytes=2**20)
-    assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
+        reading = measurement(METERS["nccl-tests"], "agents", ranks_per_node=2, size_bytes=2**20)
+    assert (reading.problem, reading.ranks, sorted(reading.hosts), reading.is_correct) == ("", 4, sorted(NAMES), True)
     assert perf.left() == []

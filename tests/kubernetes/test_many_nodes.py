@@ -28,8 +28,8 @@ def test_each_node_has_its_own_answer_by_two_requests_and_the_run_needs_few(
     assert {len(answers[name].output) for name in names} == {LOG_BYTES}
     assert len({answers[name].output for name in names}) == len(names)
     made = {
-        one["auditID"]: f"{one['verb']} {one['requestURI'].partition('?')[0]}"
-        for one in kubernetes.plane.requests(user)
+        request["auditID"]: f"{request['verb']} {request['requestURI'].partition('?')[0]}"
+        for request in kubernetes.plane.requests(user)
     }
     kinds = Counter("log" if path.endswith("/log") else path.rpartition("/")[0] for path in made.values())
     assert kinds["log"] == 100

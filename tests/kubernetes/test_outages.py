@@ -54,7 +54,7 @@ def one_seat(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def too_many(kubernetes: Bed, user: str) -> int:
     """How often the server has refused this user's requests as too many."""
-    return sum((one.get("responseStatus") or {}).get("code") == 429 for one in kubernetes.plane.requests(user))
+    return sum((request.get("responseStatus") or {}).get("code") == 429 for request in kubernetes.plane.requests(user))
 
 
 def test_an_api_server_that_says_later_is_asked_again(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ def test_a_node_without_device_plugin_and_driver_stays_in_and_both_are_reported(
         runs.run("--cluster", "k8s:bed", "--connect-timeout", "60", "--results", str(runs.results_file), *checks)
     finally:
         kubernetes.plane.patch(kubernetes.machine.path, {"metadata": {"labels": dict.fromkeys(labels)}})
-    found = {one.check: (one.node, one.verdict, one.message) for one in runs.results}
-    assert found["node.reachable"][1] is Verdict.PASS
-    assert found["control_plane.k8s_gpu_allocatable"] == (NODE, Verdict.FAIL, "0 GPUs allocatable; expected 8")
-    assert found["gpu.gpu_count"][:2] == (NODE, Verdict.FAIL)
-    assert "no NVML library" in found["gpu.gpu_count"][2]
+    results = {result.check: (result.node, result.verdict, result.message) for result in runs.results}
+    assert results["node.reachable"][1] is Verdict.PASS
+    assert results["control_plane.k8s_gpu_allocatable"] == (NODE, Verdict.FAIL, "0 GPUs allocatable; expected 8")
+    assert results["gpu.gpu_count"][:2] == (NODE, Verdict.FAIL)
+    assert "no NVML library" in results["gpu.gpu_count"][2]

@@ -35,9 +35,28 @@ def shell_alone() -> dict[str, Path]:
 
 def test_the_verdict_is_of_the_host_and_not_of_the_image(kubernetes: Bed, tmp_path: Path) -> None:
     kubernetes.machine.add_image(archive(python_files(), [NAME]))
-    words = [sys.executable, "-m", "pytest", str(ROOT / "checks"), "--cluster", "k8s:bed/kubernetes.io/os=linux", "-q"]
-    words += ["--k8s-image", NAME, "--connect-timeout", "60", "--probe-timeout", "20", "--record", str(tmp_path / "r")]
-    done = subprocess.run([*words, "-m", "node and prolog"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(ROOT / "checks"),
+        "--cluster",
+        "k8s:bed/kubernetes.io/os=linux",
+        "-q",
+    ]
+    command += [
+        "--k8s-image",
+        NAME,
+        "--connect-timeout",
+        "60",
+        "--probe-timeout",
+        "20",
+        "--record",
+        str(tmp_path / "r"),
+    ]
+    done = subprocess.run(
+        [*command, "-m", "node and prolog"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     recorded = (tmp_path / "r" / "nodes" / "gpu001.json").read_text()
     assert '"unreached": null' in recorded, done.stdout + done.stderr + recorded
     assert '"root": "/host"' in recorded

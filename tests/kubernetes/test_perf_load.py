@@ -34,15 +34,26 @@ def on_this_node(folder: Path, *speeds: str) -> Verdict:
     """The verdict of a run on the node itself, which has the same programs."""
     image = with_whole_machine(with_speed(gpu_node(healthy_p5(NODE)), *speeds))
     results = folder / "local.jsonl"
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--no-report", "-m", "perf"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        f"--rootdir={ROOT}",
+        "-p",
+        "no:cacheprovider",
+        "--no-report",
+        "-m",
+        "perf",
+    ]
     with entered(image, NODE) as node:
         ran = node.run(
-            [*words, "--cluster", "local", "-k", "node_busbw", "--results", "/tmp/r", str(ROOT / "checks")], timeout=600
+            [*command, "--cluster", "local", "-k", "node_busbw", "--results", "/tmp/r", str(ROOT / "checks")],
+            timeout=600,
         )
         results.write_bytes((node.root / "tmp/r").read_bytes())
-    found = [one.verdict for one in read_results(results) if one.check == CHECK]
-    assert len(found) == 1, ran.stdout + ran.stderr
-    return found[0]
+    verdicts = [result.verdict for result in read_results(results) if result.check == CHECK]
+    assert len(verdicts) == 1, ran.stdout + ran.stderr
+    return verdicts[0]
 
 
 def test_a_node_fails_by_a_pod_as_it_does_by_itself_and_that_which_a_job_has_is_incomplete_and_says_whose(
@@ -50,18 +61,18 @@ def test_a_node_fails_by_a_pod_as_it_does_by_itself_and_that_which_a_job_has_is_
 ) -> None:
     both = ("-k", "node_busbw or straggler", "--load-path", TOOLS)
     with job(perf, NAMES[1], 2) as name:
-        data = typed(tmp_path, "--cluster", TWO, *both, "--k8s-perf-image", WRONG)
-    assert data.verdicts[NODE][CHECK] == on_this_node(tmp_path, "all_reduce wrong 3") == Verdict.FAIL, data.words
-    assert {data.verdicts[NAMES[1]][check] for check in (CHECK, STRAGGLER)} == {Verdict.INCOMPLETE}
-    words = f"taken: 2 of {GPUS} {GPU} by {name}; expected all free"
-    assert f"busy: {words}" in data.words
-    assert f"no pair of it was measured: {words}" in data.words
+        run = typed(tmp_path, "--cluster", TWO, *both, "--k8s-perf-image", WRONG)
+    assert run.verdicts[NODE][CHECK] == on_this_node(tmp_path, "all_reduce wrong 3") == Verdict.FAIL, run.words
+    assert {run.verdicts[NAMES[1]][check] for check in (CHECK, STRAGGLER)} == {Verdict.INCOMPLETE}
+    reason = f"taken: 2 of {GPUS} {GPU} by {name}; expected all free"
+    assert f"busy: {reason}" in run.words
+    assert f"no pair of it was measured: {reason}" in run.words
     assert perf.left() == []
 
 
 def test_a_node_passes_by_a_pod(perf: Nodes, tmp_path: Path) -> None:
-    data = typed(tmp_path, "--cluster", ONE, *BUSBW, "--k8s-perf-image", GOOD)
-    assert data.verdicts[NODE][CHECK] is Verdict.PASS, data.words
+    run = typed(tmp_path, "--cluster", ONE, *BUSBW, "--k8s-perf-image", GOOD)
+    assert run.verdicts[NODE][CHECK] is Verdict.PASS, run.words
 
 
 def test_without_an_image_no_node_is_loaded_and_each_says_which_option_names_it() -> None:
@@ -69,8 +80,16 @@ def test_without_an_image_no_node_is_loaded_and_each_says_which_option_names_it(
     answered = {name: NodeEvidence(name) for name in NAMES}
     evidence: dict[str, NodeEvidence] = {}
     options = LoadOptions()
-    load(cluster, Kubernetes(), ["gpu_gemm"], options, Limits(), answered, lambda one: evidence.update({one.node: one}))
-    assert {(one.collectors["gpu_gemm"].status, one.collectors["gpu_gemm"].detail) for one in evidence.values()} == {
-        (Status.NOT_ASKED, NO_IMAGE_NAMED)
-    }
+    load(
+        cluster,
+        Kubernetes(),
+        ["gpu_gemm"],
+        options,
+        Limits(),
+        answered,
+        lambda answer: evidence.update({answer.node: answer}),
+    )
+    assert {
+        (answer.collectors["gpu_gemm"].status, answer.collectors["gpu_gemm"].detail) for answer in evidence.values()
+    } == {(Status.NOT_ASKED, NO_IMAGE_NAMED)}
     assert set(evidence) == set(NAMES)

@@ -35,24 +35,24 @@ pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
 
 @pytest.mark.parametrize("by", ["kubernetes", "agents"])
 def test_ranks_of_nccl_tests_are_on_both_nodes(perf: Nodes, by: str) -> None:
-    data = measurement(METERS["nccl-tests"], by, ranks_per_node=2, size_bytes=2**20)
-    assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
+    reading = measurement(METERS["nccl-tests"], by, ranks_per_node=2, size_bytes=2**20)
+    assert (reading.problem, reading.ranks, sorted(reading.hosts), reading.is_correct) == ("", 4, sorted(NAMES), True)
     assert perf.left() == []
 
 
 def test_ranks_of_a_group_are_on_all_its_nodes(perf: Nodes) -> None:
-    data = measurement(METERS["nccl-tests"], together=NodeGroup(GROUP), ranks_per_node=2, size_bytes=2**20)
-    assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 6, sorted(GROUP), True)
-    assert f"mpirun --host {GROUP[2]}:2,{GROUP[0]}:2,{GROUP[1]}:2 -np 6" in data.command
+    reading = measurement(METERS["nccl-tests"], together=NodeGroup(GROUP), ranks_per_node=2, size_bytes=2**20)
+    assert (reading.problem, reading.ranks, sorted(reading.hosts), reading.is_correct) == ("", 6, sorted(GROUP), True)
+    assert f"mpirun --host {GROUP[2]}:2,{GROUP[0]}:2,{GROUP[1]}:2 -np 6" in reading.command
     assert perf.left() == []
 
 
 def test_of_a_group_only_the_node_is_named_that_a_job_has_taken(perf: Nodes) -> None:
     with job(perf, NAMES[0], 1) as name:
-        data = measurement(METERS["nccl-tests"], together=NodeGroup(GROUP), ranks_per_node=1, size_bytes=2**20)
-    words = f"{NAMES[0]} was not reached: by no fault of its own: busy: taken: 1 of {GPUS} {GPU} by {name}"
-    assert data.problem == f"{words}; expected all free"
-    assert (data.culprit, data.failure) == ("", Failure.NOT_AT_FAULT)
+        reading = measurement(METERS["nccl-tests"], together=NodeGroup(GROUP), ranks_per_node=1, size_bytes=2**20)
+    reason = f"{NAMES[0]} was not reached: by no fault of its own: busy: taken: 1 of {GPUS} {GPU} by {name}"
+    assert reading.problem == f"{reason}; expected all free"
+    assert (reading.culprit, reading.failure) == ("", Failure.NOT_AT_FAULT)
     assert perf.left() == []
 
 
@@ -60,44 +60,50 @@ def broken_off(breaks: contextlib.AbstractContextManager[None]) -> Reading:
     """A group whose ranks all run when something breaks."""
     sleep = f"sleep 600.{os.getpid()}"
     sleeping = Meter("sleeping", lambda *_: Reading(problem="it ended"), ranks=lambda _: sleep)
-    found: list[Reading] = []
-    group = threading.Thread(target=lambda: found.append(measurement(sleeping, together=NodeGroup(GROUP), run_s=600)))
+    readings: list[Reading] = []
+    group = threading.Thread(
+        target=lambda: readings.append(measurement(sleeping, together=NodeGroup(GROUP), run_s=600))
+    )
     group.start()
     wait_until(lambda: len(commands(sleep)) == len(GROUP), "running")
     with breaks:
         group.join()
-    return found[0]
+    return readings[0]
 
 
-def commands(words: str) -> list[Path]:
+def commands(command: str) -> list[Path]:
     """The processes of this machine that are this command."""
-    found = []
+    files = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            found += [file] if file.read_bytes() == words.replace(" ", "\0").encode() + b"\0" else []
-    return found
+            files += [file] if file.read_bytes() == command.replace(" ", "\0").encode() + b"\0" else []
+    return files
 
 
 @contextlib.contextmanager
 def deleted(bed: Nodes, node: str) -> Iterator[None]:
     """Somebody deletes the pod that runs an end there."""
-    (pod,) = (one for one in bed.plane.items(PODS) if one["spec"]["nodeName"] == node)
+    (pod,) = (candidate for candidate in bed.plane.items(PODS) if candidate["spec"]["nodeName"] == node)
     bed.plane.call("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
     yield
 
 
 def test_of_a_group_only_the_node_is_named_whose_pod_is_deleted(perf: Nodes) -> None:
-    data = broken_off(deleted(perf, NAMES[1]))
+    reading = broken_off(deleted(perf, NAMES[1]))
     why = "by no fault of its own: removed: its pod was deleted meanwhile, by whom is not known"
-    assert (data.problem, data.culprit, data.failure) == (f"{NAMES[1]} did not answer: {why}", "", Failure.NOT_AT_FAULT)
+    assert (reading.problem, reading.culprit, reading.failure) == (
+        f"{NAMES[1]} did not answer: {why}",
+        "",
+        Failure.NOT_AT_FAULT,
+    )
     wait_until(lambda: not perf.left(), "clean")
 
 
 @pytest.mark.parametrize("node", [GROUP[0], GROUP[2]], ids=["that serves", "that comes"])
 def test_of_a_group_the_node_is_named_that_falls_silent(perf: Nodes, node: str) -> None:
-    data = broken_off(perf.unplugged(node))
-    assert data.problem.startswith(f"{node} did not answer: "), data.problem
-    assert (data.culprit, data.failure) == (node, None), data.problem
+    reading = broken_off(perf.unplugged(node))
+    assert reading.problem.startswith(f"{node} did not answer: "), reading.problem
+    assert (reading.culprit, reading.failure) == (node, None), reading.problem
     wait_until(lambda: not perf.left(), "clean")
 
 
@@ -105,10 +111,10 @@ def test_a_node_that_a_job_has_taken_meanwhile_is_not_held_responsible(perf: Nod
     with launcher_for(campaign(METERS["nccl-tests"], ranks_per_node=1, size_bytes=2**20)) as launcher:
         measured(launcher, [PAIR])
         with job(perf, NAMES[1], GPUS) as name:
-            data = measured(launcher, [PAIR])[str(PAIR)]
-    words = f"{NAMES[1]} did not answer: by no fault of its own: busy: taken: {GPUS} of {GPUS} {GPU} by {name}"
-    assert words in data.problem
-    assert (data.culprit, data.failure) == ("", Failure.NOT_AT_FAULT)
+            reading = measured(launcher, [PAIR])[str(PAIR)]
+    reason = f"{NAMES[1]} did not answer: by no fault of its own: busy: taken: {GPUS} of {GPUS} {GPU} by {name}"
+    assert reason in reading.problem
+    assert (reading.culprit, reading.failure) == ("", Failure.NOT_AT_FAULT)
     assert perf.left() == []
 
 
@@ -124,7 +130,7 @@ def test_an_interrupted_round_is_ended_by_close(perf: Nodes) -> None:
 
 def of_the_round(bed: Nodes) -> list[str]:
     """The pods that run a pair's ends: each the first of its own, as those that only probe are of one run."""
-    names = [one["metadata"]["name"] for one in bed.plane.items(PODS) if one["status"].get("phase") == "Running"]
+    names = [pod["metadata"]["name"] for pod in bed.plane.items(PODS) if pod["status"].get("phase") == "Running"]
     return [name for name in names if name.endswith("-0")]
 
 
@@ -144,9 +150,12 @@ for path, (text, target) in json.loads(sys.argv[1]).items():
 
 def over_devices(end: Callable[..., str]) -> Callable[..., str]:
     """The shell command of one end of a mesh, over devices that there are not."""
-    tree = {path: ("", one.target) if isinstance(one, Link) else (str(one), "") for path, one in efas(79, 96).items()}
+    tree = {
+        path: ("", entry.target) if isinstance(entry, Link) else (str(entry), "")
+        for path, entry in efas(79, 96).items()
+    }
     make = shlex.join(["/usr/bin/python3", "-c", DEVICES, json.dumps(tree), GROUP[2]])
-    return lambda *words: f"{make}\n{end(*words, root='/tmp/node')}"
+    return lambda *arguments: f"{make}\n{end(*arguments, root='/tmp/node')}"
 
 
 @needs_fi_pingpong
@@ -155,18 +164,20 @@ def test_devices_exchange_from_pod_to_pod_and_one_that_is_down_is_said(perf: Nod
     meter = replace(rdma_mesh.METER, server=server, client=client)
     over_tcp = replace(campaign(meter), settings=MeterSettings(options="-p tcp"))
     with launcher_for(over_tcp) as launcher:
-        of_pair = [measured(launcher, [one])[str(one)] for one in (PAIR, Pair(*GROUP[1:]))]
-    assert [one.problem for one in of_pair] == ["", ""]
-    well, down = ([exchange.problem for exchange in one.exchanges] for one in of_pair)
+        of_pair = [
+            measured(launcher, [measured_pair])[str(measured_pair)] for measured_pair in (PAIR, Pair(*GROUP[1:]))
+        ]
+    assert [measured_pair.problem for measured_pair in of_pair] == ["", ""]
+    well, down = ([exchange.problem for exchange in measured_pair.exchanges] for measured_pair in of_pair)
     assert (well, down) == (["", ""], ["", f"{GROUP[2]}: rdmap96s0 is 1: DOWN, 5: LinkUp"])
     assert perf.left() == []
 
 
 def test_a_user_who_types_rdma_mesh_learns_that_pods_see_no_devices(perf: Nodes, tmp_path: Path) -> None:
-    data = typed(tmp_path, "--cluster", LINUX, "-k", "rdma_mesh", "--k8s-perf-image", RANKS)
-    assert {data.verdicts[name][MESH] for name in GROUP} == {Verdict.INCOMPLETE}, data.words
-    assert "no RDMA device on either node: gpu00" in data.words, data.words
-    assert "expected 32 EFA devices, as a p5.48xlarge has" in data.words, data.words
+    run = typed(tmp_path, "--cluster", LINUX, "-k", "rdma_mesh", "--k8s-perf-image", RANKS)
+    assert {run.verdicts[name][MESH] for name in GROUP} == {Verdict.INCOMPLETE}, run.words
+    assert "no RDMA device on either node: gpu00" in run.words, run.words
+    assert "expected 32 EFA devices, as a p5.48xlarge has" in run.words, run.words
     assert perf.left() == []
 
 
@@ -175,13 +186,13 @@ def test_a_user_who_types_groups_has_all_nodes_measured_together(perf: Nodes, tm
     with contextlib.ExitStack() as slow:
         for name in GROUP:  # what busy processors delay is little beside such wires
             slow.enter_context(perf.slow(name, "80mbit"))
-        data = typed(
+        run = typed(
             tmp_path, "--cluster", LINUX, "-k", "pairwise", *meter, "--groups", "all", "--k8s-perf-image", RANKS
         )
-    assert "groups: measuring 3 nodes together, gpu[001-003]" in data.words, data.words
-    found = {data.verdicts[name]["network.pairwise_groups"] for name in GROUP}
-    assert found <= {Verdict.PASS, Verdict.CONCERN}, data.words
-    assert "; groups: 3 nodes " in data.words, data.words
+    assert "groups: measuring 3 nodes together, gpu[001-003]" in run.words, run.words
+    verdicts = {run.verdicts[name]["network.pairwise_groups"] for name in GROUP}
+    assert verdicts <= {Verdict.PASS, Verdict.CONCERN}, run.words
+    assert "; groups: 3 nodes " in run.words, run.words
     assert perf.left() == []
 
 

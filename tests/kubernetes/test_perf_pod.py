@@ -100,7 +100,7 @@ def test_a_node_whose_devices_no_pod_could_have_is_reported(found: ApiNode, word
     assert why_not_whole(found) == words
 
 
-def keys(data: Any) -> set[str]:
-    if isinstance(data, dict):
-        return set(data) | {key for value in data.values() for key in keys(value)}
-    return {key for value in data for key in keys(value)} if isinstance(data, list) else set()
+def keys(document: Any) -> set[str]:
+    if isinstance(document, dict):
+        return set(document) | {key for value in document.values() for key in keys(value)}
+    return {key for value in document for key in keys(value)} if isinstance(document, list) else set()

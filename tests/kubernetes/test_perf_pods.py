@@ -41,7 +41,7 @@ def test_the_scheduler_places_it_and_nothing_of_the_host_is_in_it(perf: Nodes) -
     finally:
         end(pods, perf)
     (container,) = pod["spec"]["containers"]
-    events = [one["reportingComponent"] for one in perf.plane.items("/api/v1/namespaces/clusterproof/events")]
+    events = [event["reportingComponent"] for event in perf.plane.items("/api/v1/namespaces/clusterproof/events")]
     assert "default-scheduler" in events
     assert container["resources"]["limits"] == {GPU: str(GPUS)}
     assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}, "runAsUser": 0}
@@ -53,11 +53,11 @@ def test_while_it_runs_no_job_gets_a_gpu_of_the_node(perf: Nodes) -> None:
     pods = in_a_process("sleep 60")
     try:
         running(perf)
-        words = PerfPods().unavailable([Target(name) for name in NAMES], {"k8s_perf_image": RANKS})
+        reasons = PerfPods().unavailable([Target(name) for name in NAMES], {"k8s_perf_image": RANKS})
     finally:
         end(pods, perf)
-    assert list(words) == [NODE]
-    assert words[NODE].startswith(f"taken: {GPUS} of {GPUS} {GPU} by clusterproof/clusterproof-")
+    assert list(reasons) == [NODE]
+    assert reasons[NODE].startswith(f"taken: {GPUS} of {GPUS} {GPU} by clusterproof/clusterproof-")
 
 
 def test_a_node_of_which_a_job_has_a_gpu_is_not_touched_and_others_are(perf: Nodes) -> None:
@@ -71,9 +71,11 @@ def test_a_node_of_which_a_job_has_a_gpu_is_not_touched_and_others_are(perf: Nod
     )
     assert said(answers[NAMES[1]]) == "done\n"
     made = [
-        one for one in perf.plane.requests(user) if (one["verb"], one["objectRef"]["resource"]) == ("create", "pods")
+        request
+        for request in perf.plane.requests(user)
+        if (request["verb"], request["objectRef"]["resource"]) == ("create", "pods")
     ]
-    assert len({one["auditID"] for one in made}) == 1
+    assert len({request["auditID"] for request in made}) == 1
 
 
 def test_a_gpu_that_is_taken_in_the_meantime_is_reported_in_the_schedulers_words(
@@ -156,7 +158,7 @@ def test_without_an_image_nothing_is_asked_of_the_cluster() -> None:
 
 def running(bed: Nodes) -> dict[str, Any]:
     """The run's pod, once it runs."""
-    wait_until(lambda: any(one["status"].get("phase") == "Running" for one in bed.plane.items(PODS)), "running")
+    wait_until(lambda: any(pod["status"].get("phase") == "Running" for pod in bed.plane.items(PODS)), "running")
     return bed.plane.items(PODS)[0]
 
 

@@ -46,8 +46,8 @@ def test_a_pod_is_at_most_2_kb() -> None:
 def test_the_hosts_loader_is_where_its_distribution_has_it(
     system: str, architecture: str, loader: str, libraries: str
 ) -> None:
-    words = on_host(RUN, node(system, architecture), "true")
-    assert words[:6] == [
+    command = on_host(RUN, node(system, architecture), "true")
+    assert command[:6] == [
         f"{RUN.root}/{loader}",
         "--library-path",
         f"{RUN.root}/{libraries}",
@@ -70,12 +70,12 @@ def test_the_image_is_one_that_every_node_runs_else_the_smallest(images: dict[st
     assert image_on(node("Amazon Linux 2023", "amd64", **images)) == expected
 
 
-def values(data: Any, key: str) -> list[Any]:
-    if isinstance(data, dict):
-        return [value for name, value in data.items() if name == key] + [
-            found for value in data.values() for found in values(value, key)
+def values(node: Any, key: str) -> list[Any]:
+    if isinstance(node, dict):
+        return [value for name, value in node.items() if name == key] + [
+            item for value in node.values() for item in values(value, key)
         ]
-    return [found for value in data for found in values(value, key)] if isinstance(data, list) else []
+    return [item for value in node for item in values(value, key)] if isinstance(node, list) else []
 
 
 def test_a_pod_takes_no_gpu_pulls_nothing_and_evicts_nobody() -> None:

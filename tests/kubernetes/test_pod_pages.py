@@ -56,7 +56,7 @@ def listed(pages: PodPages, server: Server) -> list[Pod]:
 def decoded_pods(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every pod that was decoded."""
     made: list[object] = []
-    monkeypatch.setattr(workloads, "pod_of", lambda data: made.append(data) or pod_of(data))
+    monkeypatch.setattr(workloads, "pod_of", lambda document: made.append(document) or pod_of(document))
     return made
 
 
@@ -64,22 +64,22 @@ def test_a_page_that_is_as_before_is_decoded_once(decoded_pods: list[object]) ->
     server, pages = Server(*map(pod, "abcde")), PodPages()
     first = listed(pages, server)
     assert [listed(pages, server) for _ in range(3)] == [first] * 3
-    assert [one.node for one in first] == list("abcde")
+    assert [decoded.node for decoded in first] == list("abcde")
     assert len(decoded_pods) == 5
 
 
 CHANGES: dict[str, Any] = {
-    "it is unready": lambda one: one["status"]["conditions"][0].update(status="False"),
-    "it was unready": lambda one: one["status"]["conditions"][0].update(lastTransitionTime=LATER),
-    "its container is unready": lambda one: one["status"]["containerStatuses"][0].update(ready=False),
-    "its container was started again": lambda one: one["status"]["containerStatuses"][0].update(restartCount=1),
-    "its container waits": lambda one: one["status"]["containerStatuses"][0].update(state={"waiting": {"reason": "x"}}),
-    "its container has ended": lambda one: one["status"]["containerStatuses"][0].update(state={"terminated": {}}),
-    "it is another pod": lambda one: one["metadata"].update(name="agent-other"),
-    "it is on another node": lambda one: one["spec"].update(nodeName="other"),
-    "it is being deleted": lambda one: one["metadata"].update(deletionTimestamp=LATER),
-    "it has ended": lambda one: one["status"].update(phase="Failed"),
-    "somebody else made it": lambda one: one["metadata"]["ownerReferences"][0].update(uid="other"),
+    "it is unready": lambda pod: pod["status"]["conditions"][0].update(status="False"),
+    "it was unready": lambda pod: pod["status"]["conditions"][0].update(lastTransitionTime=LATER),
+    "its container is unready": lambda pod: pod["status"]["containerStatuses"][0].update(ready=False),
+    "its container was started again": lambda pod: pod["status"]["containerStatuses"][0].update(restartCount=1),
+    "its container waits": lambda pod: pod["status"]["containerStatuses"][0].update(state={"waiting": {"reason": "x"}}),
+    "its container has ended": lambda pod: pod["status"]["containerStatuses"][0].update(state={"terminated": {}}),
+    "it is another pod": lambda pod: pod["metadata"].update(name="agent-other"),
+    "it is on another node": lambda pod: pod["spec"].update(nodeName="other"),
+    "it is being deleted": lambda pod: pod["metadata"].update(deletionTimestamp=LATER),
+    "it has ended": lambda pod: pod["status"].update(phase="Failed"),
+    "somebody else made it": lambda pod: pod["metadata"]["ownerReferences"][0].update(uid="other"),
 }
 
 
@@ -92,13 +92,15 @@ def test_whatever_changes_of_whichever_pod_is_seen(change: Any, at: int) -> None
     change(server.pods[at])
     after = listed(pages, server)
     assert after == list(map(pod_of, server.pods))
-    assert [one == other for one, other in zip(before, after, strict=True)] == [place != at for place in range(5)]
+    assert [decoded_before == other for decoded_before, other in zip(before, after, strict=True)] == [
+        place != at for place in range(5)
+    ]
     assert _as_the_gate_sees(after[at]) != _as_the_gate_sees(before[at])
 
 
-def _as_the_gate_sees(one: Pod) -> tuple[object, ...]:
+def _as_the_gate_sees(pod: Pod) -> tuple[object, ...]:
     """What makes a gate evaluate a node, or take a pod for another agent's."""
-    return state_of(one), is_changing(one), one.node, one.controller
+    return state_of(pod), is_changing(pod), pod.node, pod.controller
 
 
 @pytest.mark.parametrize("names", ["abcd", "bcde", "abcdef", "", "edcba", "abcdabcd"])
@@ -106,15 +108,15 @@ def test_pods_that_come_go_and_move_are_seen(names: str) -> None:
     server, pages = Server(*map(pod, "abcde")), PodPages()
     listed(pages, server)
     server.pods = list(map(pod, names))
-    assert [one.node for one in listed(pages, server)] == list(names)
+    assert [entry.node for entry in listed(pages, server)] == list(names)
     server.pods = list(map(pod, "abcde"))
-    assert [one.node for one in listed(pages, server)] == list("abcde")
+    assert [entry.node for entry in listed(pages, server)] == list("abcde")
 
 
 @pytest.mark.parametrize("order", [("items", "kind", "metadata"), ("metadata", "items", "kind")], ids=str)
 def test_no_pod_is_lost_in_whatever_order_a_page_has_its_parts(order: Sequence[str]) -> None:
     server, pages = Server(*map(pod, "abcde"), order=order), PodPages()
-    assert [[one.node for one in listed(pages, server)] for _ in range(2)] == [list("abcde")] * 2
+    assert [[entry.node for entry in listed(pages, server)] for _ in range(2)] == [list("abcde")] * 2
 
 
 @pytest.mark.parametrize("content", [b'{"metadata": {}, "items": null}', b'{"metadata": {}, "items" : []}'], ids=str)

@@ -22,9 +22,9 @@ def pod(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("ended", "settles"), [("probe", True), ("proxy", False)])
 def test_a_container_that_a_webhook_puts_before_the_probe_says_nothing_of_it(ended: str, settles: bool) -> None:
     names = ("proxy", "probe")
-    states = [{"name": one, "state": {"terminated": {"exitCode": 0}} if one == ended else {}} for one in names]
+    states = [{"name": name, "state": {"terminated": {"exitCode": 0}} if name == ended else {}} for name in names]
     status = {"phase": "Running", "containerStatuses": states}
-    both = pod_of({**pod("pod-0"), "spec": {"containers": [{"name": one} for one in names]}, "status": status})
+    both = pod_of({**pod("pod-0"), "spec": {"containers": [{"name": name} for name in names]}, "status": status})
     assert is_settled(both) is settles
 
 
@@ -75,6 +75,6 @@ def test_a_pod_that_the_watch_has_said_nothing_of_is_asked_for_once_more() -> No
     watch = PodWatch(api, RUN)  # type: ignore[arg-type] # by its methods
     watch._once()
     api.names = ["pod-0"]
-    found, gone = watch.wait("pod-0", time.monotonic(), is_settled)
-    assert found
-    assert (found.name, found.phase, gone) == ("pod-0", "Running", False)
+    settled, gone = watch.wait("pod-0", time.monotonic(), is_settled)
+    assert settled
+    assert (settled.name, settled.phase, gone) == ("pod-0", "Running", False)

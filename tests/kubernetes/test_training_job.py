@@ -49,7 +49,7 @@ def job(kubernetes: Bed, name: str) -> Iterator[str]:
 
 
 def phases(kubernetes: Bed) -> list[str]:
-    return [str(one["status"].get("phase")) for one in kubernetes.plane.items(PODS_OF_JOBS)]
+    return [str(entry["status"].get("phase")) for entry in kubernetes.plane.items(PODS_OF_JOBS)]
 
 
 @contextlib.contextmanager
@@ -80,8 +80,8 @@ def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
 
         ends = threading.Thread(target=end_it)
         ends.start()
-        words = ["--job", "default/train", "--cluster", "k8s:bed", "--every", "1", "--connect-timeout", "60"]
-        code = main(["watch", *words, "--steps", "nowhere.log"])
+        arguments = ["--job", "default/train", "--cluster", "k8s:bed", "--every", "1", "--connect-timeout", "60"]
+        code = main(["watch", *arguments, "--steps", "nowhere.log"])
         ends.join()
     out = capsys.readouterr().out
     assert code in (0, 1, 10)

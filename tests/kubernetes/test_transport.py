@@ -31,13 +31,15 @@ OF_THE_MOMENT = {"host.cpu_steal", "host.d_state", "host.iowait", "host.job_left
 
 def validated(folder: Path, cluster: str) -> dict[str, str]:
     """The verdicts of a whole run of the command, by check."""
-    words = ["-m", "pytest", str(ROOT / "checks"), "--cluster", cluster, "-m", "preflight and not control_plane"]
+    arguments = ["-m", "pytest", str(ROOT / "checks"), "--cluster", cluster, "-m", "preflight and not control_plane"]
     timeouts = ["--connect-timeout", "60", "--probe-timeout", "20", "-p", "no:cacheprovider", "-q"]
-    done = subprocess.run([sys.executable, *words, *timeouts], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments, *timeouts], cwd=folder, capture_output=True, text=True, check=False
+    )
     (results,) = (folder / "runs").glob("*/*/results.jsonl")
-    found = {result.check: result.verdict.value for result in read_results(results)}
-    assert "node.reachable" in found, done.stdout + done.stderr
-    return found
+    verdicts = {result.check: result.verdict.value for result in read_results(results)}
+    assert "node.reachable" in verdicts, done.stdout + done.stderr
+    return verdicts
 
 
 def test_the_verdicts_are_those_of_a_local_run_on_the_same_machine(kubernetes: Bed, tmp_path: Path) -> None:
@@ -82,7 +84,8 @@ def test_two_requests_for_a_node_and_at_most_twelve_for_the_run(
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
     assert answer_of("echo done").output == b"done\n"
     made = {
-        str(one["auditID"]): f"{one['verb']} {one['objectRef']['resource']}" for one in kubernetes.plane.requests(user)
+        str(request["auditID"]): f"{request['verb']} {request['objectRef']['resource']}"
+        for request in kubernetes.plane.requests(user)
     }
     assert sorted(made.values()) == [
         "create configmaps",
@@ -146,7 +149,7 @@ def test_nothing_is_left_after_a_run_that_is_interrupted(kubernetes: Bed) -> Non
 
 def test_after_sigkill_kubernetes_itself_clears_all_away(kubernetes: Bed) -> None:
     client = in_a_process("sleep 300")
-    wait_until(lambda: any(one["status"].get("phase") == "Running" for one in kubernetes.plane.items(PODS)), "running")
+    wait_until(lambda: any(pod["status"].get("phase") == "Running" for pod in kubernetes.plane.items(PODS)), "running")
     client.kill()
     client.wait()
     assert {name.partition("/")[0] for name in kubernetes.left()} == {"pods", "jobs", "configmaps"}

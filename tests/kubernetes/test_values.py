@@ -26,9 +26,9 @@ def test_a_malformed_value_is_as_if_it_were_missing(data: object) -> None:
 
 
 def test_images_are_left_out_only_where_nobody_asks_for_them() -> None:
-    data = {"metadata": {"name": "n"}, "status": {"images": [{"names": ["a:1"], "sizeBytes": 7}]}}
-    assert [(one.names, one.size_bytes) for one in node_of(data).images] == [(("a:1",), 7)]
-    assert node_of(data, with_images=False).images == ()
+    document = {"metadata": {"name": "n"}, "status": {"images": [{"names": ["a:1"], "sizeBytes": 7}]}}
+    assert [(image.names, image.size_bytes) for image in node_of(document).images] == [(("a:1",), 7)]
+    assert node_of(document, with_images=False).images == ()
 
 
 def test_texts_are_bounded_and_steer_no_terminal() -> None:

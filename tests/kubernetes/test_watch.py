@@ -47,7 +47,7 @@ def recorded(folder: Path, node: str) -> list[Any]:
 
 def gaps(lines: list[Any]) -> list[str]:
     """Why another sampler was started."""
-    return [str(one["gap"]["why"]) for one in lines if isinstance(one, dict) and "gap" in one]
+    return [str(line["gap"]["why"]) for line in lines if isinstance(line, dict) and "gap" in line]
 
 
 @needs_cluster
@@ -65,7 +65,9 @@ def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet
         with perf.machines[second].without_kubelet():
             watch.until_sampled(first)
         watch.until_sampled(second)
-        (pod,) = [str(one["metadata"]["name"]) for one in perf.plane.items(PODS) if one["spec"]["nodeName"] == first]
+        (pod,) = [
+            str(entry["metadata"]["name"]) for entry in perf.plane.items(PODS) if entry["spec"]["nodeName"] == first
+        ]
         perf.plane.call("DELETE", f"{PODS}/{pod}")
         wait_until(lambda: first in nodes_with_pods(perf, but=pod), "another pod")
         watch.until_sampled(first, second)
@@ -77,14 +79,14 @@ def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet
     assert gaps(recorded(kept, first)) == ["its pod was deleted meanwhile, by whom is not known"]
     header, *lines = recorded(kept, second)
     assert HEADER in header
-    assert all(isinstance(one, list) for one in lines if "event" not in one)  # no gap, and no other sampler
-    times = [one[0] for one in lines if isinstance(one, list)]
+    assert all(isinstance(entry, list) for entry in lines if "event" not in entry)  # no gap, and no other sampler
+    times = [entry[0] for entry in lines if isinstance(entry, list)]
     assert all(before < after for before, after in pairwise(times))
 
 
 def nodes_with_pods(perf: Nodes, but: str) -> list[str]:
-    pods = [one for one in perf.plane.items(PODS) if one["status"].get("phase") == "Running"]
-    return [str(one["spec"]["nodeName"]) for one in pods if one["metadata"]["name"] != but]
+    pods = [pod for pod in perf.plane.items(PODS) if pod["status"].get("phase") == "Running"]
+    return [str(pod["spec"]["nodeName"]) for pod in pods if pod["metadata"]["name"] != but]
 
 
 def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_beside_it(
@@ -103,7 +105,7 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
         assert len(json.dumps(pod["spec"]["containers"][0]["command"])) < 2000  # the program is stored once
 
         wait_until(lambda: lives_s(kubernetes) > 2 * SHORT_S, "put off")
-        assert [one["metadata"]["uid"] for one in kubernetes.plane.items(PODS)] == [pod["metadata"]["uid"]]
+        assert [owned["metadata"]["uid"] for owned in kubernetes.plane.items(PODS)] == [pod["metadata"]["uid"]]
         kubernetes.plane.call("DELETE", f"{JOBS}/{job['metadata']['name']}?propagationPolicy=Background")
         wait_until(lambda: job["metadata"]["uid"] not in uids(kubernetes) and uids(kubernetes), "another Job")
         watch.until_sampled(NODE)
@@ -113,18 +115,18 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
 
 
 def uids(kubernetes: Bed) -> list[str]:
-    return [str(one["metadata"]["uid"]) for one in kubernetes.plane.items(JOBS)]
+    return [str(job["metadata"]["uid"]) for job in kubernetes.plane.items(JOBS)]
 
 
 def lives_s(kubernetes: Bed) -> int:
     """The Job's lifetime from its start."""
-    return max((int(one["spec"]["ttlSecondsAfterFinished"]) for one in kubernetes.plane.items(JOBS)), default=0)
+    return max((int(job["spec"]["ttlSecondsAfterFinished"]) for job in kubernetes.plane.items(JOBS)), default=0)
 
 
 def staying(kubernetes: Bed) -> bool:
     """Whether a pod other than a visit's runs."""
-    pods = [one for one in kubernetes.plane.items(PODS) if one["spec"]["activeDeadlineSeconds"] > 3600]
-    return any(one["status"].get("phase") == "Running" for one in pods)
+    pods = [pod for pod in kubernetes.plane.items(PODS) if pod["spec"]["activeDeadlineSeconds"] > 3600]
+    return any(pod["status"].get("phase") == "Running" for pod in pods)
 
 
 def test_after_sigkill_kubernetes_ends_the_pods_itself(kubernetes: Bed) -> None:
@@ -152,10 +154,10 @@ def test_sigterm_leaves_nothing(kubernetes: Bed, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -> None:
-    sessions, data, rotated = PodSessions(Limits(connect_s=60.0)), bytearray(), set[Path]()
+    sessions, written, rotated = PodSessions(Limits(connect_s=60.0)), bytearray(), set[Path]()
 
     def received(piece: bytes) -> None:
-        data.extend(piece)
+        written.extend(piece)
         with suppress(FileNotFoundError):  # the pod has just been removed
             rotated.update((kubernetes.machine.folder / "logs").glob("*/*/*.log.*"))
 
@@ -165,7 +167,7 @@ def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -
     finally:
         sessions.close()
     assert why == "the program ended"
-    numbers = [int(line.split()[0]) for line in data.splitlines()]
+    numbers = [int(line.split()[0]) for line in written.splitlines()]
     assert numbers == sorted(set(numbers))
     assert (numbers[0], numbers[-1]) == (0, LINES - 1)
     assert rotated  # the testbed's kubelet limits logs to 1 MiB

@@ -20,7 +20,7 @@ def test_all_of_it_is_taken_and_its_pod_admitted_where_pods_are_restricted(kuber
     path = tmp_path / "watch.yaml"
     path.write_text((MANIFESTS / "watch.yaml").read_text().replace('image: ""', "image: x"))
     kubectl(kubernetes, "apply", "--dry-run=server", "--validate=strict", "--filename", path)
-    deployment = next(one for one in yaml.safe_load_all(path.read_text()) if one["kind"] == "Deployment")
+    deployment = next(document for document in yaml.safe_load_all(path.read_text()) if document["kind"] == "Deployment")
     spec = deployment["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
     name, call = f"restricted-{uuid.uuid4().hex[:8]}", kubernetes.plane.call
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

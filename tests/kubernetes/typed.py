@@ -27,10 +27,10 @@ def typed(folder: Path, *options: str) -> Typed:
     """Run it in a folder."""
     results = folder / "results.jsonl"
     results.unlink(missing_ok=True)
-    words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), "-m", "perf"]
-    command = [sys.executable, *words, "--no-report", *options, str(ROOT / "checks")]
+    arguments = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), "-m", "perf"]
+    command = [sys.executable, *arguments, "--no-report", *options, str(ROOT / "checks")]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-    found: dict[str, dict[str, Verdict]] = {}
+    verdicts: dict[str, dict[str, Verdict]] = {}
     for result in read_results(results) if results.exists() else ():
-        found.setdefault(result.node, {})[result.check] = result.verdict
-    return Typed(" ".join((done.stdout + done.stderr).split()), found)
+        verdicts.setdefault(result.node, {})[result.check] = result.verdict
+    return Typed(" ".join((done.stdout + done.stderr).split()), verdicts)

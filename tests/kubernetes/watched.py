@@ -62,20 +62,20 @@ def log(root: Path, text: str, number: int) -> None:
 
 def samplers(machine: Machine) -> list[str]:
     """The sampler processes in a node's pods, by command line."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "begin." in words and cgroup_of(machine.kubelet_port) in (process / "cgroup").read_text():
-                found.append(words[:200])
-    return found
+            arguments = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "begin." in arguments and cgroup_of(machine.kubelet_port) in (process / "cgroup").read_text():
+                commands.append(arguments[:200])
+    return commands
 
 
-def command(out: Path, *words: str) -> subprocess.Popen[bytes]:
+def command(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """`clusterproof watch` every second, with its output."""
     with out.open("wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", "--connect-timeout", "60", *words],
+            [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", "--connect-timeout", "60", *arguments],
             cwd=out.parent,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.tsv:
         write(options.tsv, hidden)
     removals, of_pairs, orders, cuts = (tried.get(name, Tried(0)) for name in LAWS)
-    data = {
+    document = {
         "faults": len(CASES),
         "removals": removals.count,
         "hidden": removals.trials(removals.hidden()),
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         "cuts": cuts.count,
         "called_fit": cuts.trials(cuts.hidden()),
     }
-    _say(json.dumps(data))
+    _say(json.dumps(document))
     return 1 if hidden or problems else 0
 
 

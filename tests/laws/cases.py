@@ -81,12 +81,15 @@ class Case:
     @cached_property
     def named(self) -> dict[str, list[Finding]]:
         """By check, the findings that name the fault: each fail and concern; else the first check's incomplete."""
-        said = {check: self.says(check) for check in self.checks}
-        found = {check: [one for one in all_said if one.verdict in NAMED] for check, all_said in said.items()}
-        if not any(found.values()):
+        findings_of = {check: self.says(check) for check in self.checks}
+        named = {
+            check: [finding for finding in all_said if finding.verdict in NAMED]
+            for check, all_said in findings_of.items()
+        }
+        if not any(named.values()):
             first = self.checks[0]
-            found[first] = [one for one in said[first] if one.verdict is Verdict.INCOMPLETE]
-        return {check: findings for check, findings in found.items() if findings}
+            named[first] = [finding for finding in findings_of[first] if finding.verdict is Verdict.INCOMPLETE]
+        return {check: findings for check, findings in named.items() if findings}
 
 
 def _in_words(evidence: NodeEvidence) -> dict[str, Collected]:
@@ -111,5 +114,5 @@ def case_of(fault: Fault | CapturedFault, evidence: Mapping[str, NodeEvidence]) 
         return Case(fault.name, *both, tuple(fault.expect), files=files, healthy_files=fault.healthy)
     healthy = evidence[healthy_name(fault)]
     peers = proof.peers_of(healthy)
-    data = without_chance(evidence[fault.name], healthy)
-    return Case(fault.name, data, healthy, tuple(fault.expect), peers, fault.policy, fault.occasion)
+    faulty = without_chance(evidence[fault.name], healthy)
+    return Case(fault.name, faulty, healthy, tuple(fault.expect), peers, fault.policy, fault.occasion)

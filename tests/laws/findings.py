@@ -27,7 +27,7 @@ def is_said(finding: Finding, after: Iterable[Finding], excused: Words = frozens
     verdicts = (
         (finding.verdict, Verdict.FAIL) if or_worse and finding.verdict is Verdict.CONCERN else (finding.verdict,)
     )
-    return any(one.verdict in verdicts and (one == finding or _says(one, finding, excused)) for one in after)
+    return any(other.verdict in verdicts and (other == finding or _says(other, finding, excused)) for other in after)
 
 
 def _says(other: Finding, finding: Finding, excused: Words) -> bool:
@@ -38,9 +38,9 @@ def _says(other: Finding, finding: Finding, excused: Words) -> bool:
     return values(due) <= kept and len(plain & kept) >= SHARE * len(plain)
 
 
-def values(data: Words) -> Words:
+def values(every_word: Words) -> Words:
     """The numbers, addresses and device names in a text: every word with a digit."""
-    return frozenset(word for word in data if any(letter.isdigit() for letter in word))
+    return frozenset(word for word in every_word if any(letter.isdigit() for letter in word))
 
 
 def words(text: str) -> Words:
@@ -79,17 +79,17 @@ BUSY = "times"  # the processors' work, which is the same at another pace
 def without_chance(evidence: NodeEvidence, healthy: NodeEvidence) -> NodeEvidence:
     """The evidence of a faulty node, with the healthy node's values where they vary at random."""
     collectors = {
-        name: _collected(name, data, healthy.collectors[name]) if name in healthy.collectors else data
-        for name, data in evidence.collectors.items()
+        name: _collected(name, collected, healthy.collectors[name]) if name in healthy.collectors else collected
+        for name, collected in evidence.collectors.items()
     }
     return replace(evidence, collectors=collectors)
 
 
-def _collected(name: str, data: Collected, healthy: Collected) -> Collected:
-    value = _settled(data.value, healthy.value)
+def _collected(name: str, collected: Collected, healthy: Collected) -> Collected:
+    value = _settled(collected.value, healthy.value)
     if name in COUNTED_S and isinstance(value, dict) and isinstance(healthy.value, dict):
         value = {**value, "seconds": healthy.value["seconds"]}
-    return replace(data, value=value)
+    return replace(collected, value=value)
 
 
 def _settled(value: Any, healthy: Any, key: str = "") -> Any:

@@ -35,8 +35,8 @@ class Tried:
 
     def hidden(self) -> list[Loss]:
         """Losses that no row explains, in the order of checks."""
-        found = [loss for loss in self.losses if not loss.reason]
-        return sorted(found, key=lambda loss: (loss.check, loss.fault, loss.beside))
+        hidden = [loss for loss in self.losses if not loss.reason]
+        return sorted(hidden, key=lambda loss: (loss.check, loss.fault, loss.beside))
 
     def trials(self, losses: Iterable[Loss]) -> int:
         """In how many of the trials these were lost."""
@@ -51,13 +51,13 @@ class Tried:
 def together(tried: Iterable[Tried]) -> Tried:
     """All of them merged."""
     tried = list(tried)
-    return Tried(sum(one.count for one in tried), tuple(loss for one in tried for loss in one.losses))
+    return Tried(sum(part.count for part in tried), tuple(loss for part in tried for loss in part.losses))
 
 
 def instead(after: Iterable[Finding]) -> str:
     """The messages instead, worst first; at most four lines."""
-    said = dict.fromkeys(in_line(one) for one in sorted(after, key=lambda one: one.verdict.rank))
-    return " | ".join([*said][:4])
+    lines = dict.fromkeys(in_line(finding) for finding in sorted(after, key=lambda finding: finding.verdict.rank))
+    return " | ".join([*lines][:4])
 
 
 def write(path: Path, losses: Iterable[Loss]) -> None:

@@ -19,9 +19,9 @@ def merged(first: NodeEvidence, second: NodeEvidence, healthy: NodeEvidence) -> 
     """The evidence of a node with two faults. Raises Conflict."""
     names = dict.fromkeys((*first.collectors, *second.collectors))
     collectors = {
-        name: _of_collector(*(one.collectors.get(name) for one in (first, second, healthy))) for name in names
+        name: _of_collector(*(evidence.collectors.get(name) for evidence in (first, second, healthy))) for name in names
     }
-    return replace(healthy, collectors={name: data for name, data in collectors.items() if data})
+    return replace(healthy, collectors={name: collected for name, collected in collectors.items() if collected})
 
 
 def _of_collector(first: Collected | None, second: Collected | None, healthy: Collected | None) -> Collected | None:
@@ -31,17 +31,17 @@ def _of_collector(first: Collected | None, second: Collected | None, healthy: Co
         return second
     if _is_same(second, healthy):
         return first
-    if all(_ended(one) == _ended(healthy) for one in (first, second)):
+    if all(_ended(collected) == _ended(healthy) for collected in (first, second)):
         return replace(healthy, value=_value(first.value, second.value, healthy.value))
     raise Conflict
 
 
-def _is_same(one: Collected, other: Collected) -> bool:
-    return _ended(one) == _ended(other) and (one.value is other.value or one.value == other.value)
+def _is_same(collected: Collected, other: Collected) -> bool:
+    return _ended(collected) == _ended(other) and (collected.value is other.value or collected.value == other.value)
 
 
-def _ended(one: Collected) -> tuple[object, ...]:
-    return one.status, one.detail
+def _ended(collected: Collected) -> tuple[object, ...]:
+    return collected.status, collected.detail
 
 
 def _one_of(first: Any, second: Any, healthy: Any) -> Any:
@@ -55,13 +55,13 @@ def _one_of(first: Any, second: Any, healthy: Any) -> Any:
 
 def _value(first: Any, second: Any, healthy: Any) -> Any:
     three = first, second, healthy
-    if all(isinstance(one, dict) for one in three):
-        found = {
-            key: _value(*(one.get(key, _NOTHING) for one in three))
+    if all(isinstance(each, dict) for each in three):
+        by_key = {
+            key: _value(*(each.get(key, _NOTHING) for each in three))
             for key in dict.fromkeys((*healthy, *first, *second))
         }
-        return {key: value for key, value in found.items() if value is not _NOTHING}
-    if all(isinstance(one, list) for one in three) and first != healthy != second:
+        return {key: value for key, value in by_key.items() if value is not _NOTHING}
+    if all(isinstance(each, list) for each in three) and first != healthy != second:
         return _list(*three)
     return _one_of(*three)
 
@@ -74,7 +74,7 @@ def _list(first: list[Any], second: list[Any], healthy: list[Any]) -> list[Any]:
     if is_of_equals or any(entry not in first and entry not in second for entry in healthy):
         raise Conflict
     kept = [entry for entry in healthy if entry in first and entry in second]
-    added = [entry for one in (first, second) for entry in one if entry not in healthy]
+    added = [entry for changed in (first, second) for entry in changed if entry not in healthy]
     return _in_order([*kept, *added])
 
 
@@ -95,6 +95,6 @@ def changed_keys(value: Any, healthy: Any, path: Path = ()) -> frozenset[Path]:
         return frozenset().union(*(changed_keys(value.get(key), healthy.get(key), (*path, key)) for key in keys))
     if isinstance(value, list) and isinstance(healthy, list) and len(value) == len(healthy):
         both = zip(value, healthy, strict=True)
-        within = frozenset().union(*(changed_keys(one, other, (*path, EACH)) for one, other in both))
+        within = frozenset().union(*(changed_keys(entry, other, (*path, EACH)) for entry, other in both))
         return frozenset(path if key[-1] == EACH else key for key in within)
     return frozenset({path})

@@ -51,17 +51,17 @@ def _laws(word: str) -> tuple[str, ...]:
     return (word,)
 
 
-def _faults(words: str) -> tuple[Fault | CapturedFault, ...]:
-    found = tuple(fault for fault in ALL_FAULTS if words in fault.name)
-    if not found:
-        near = nearest(words, [fault.name for fault in ALL_FAULTS])
-        raise argparse.ArgumentTypeError(f"no fault's name has {words!r}{near}")
-    return found
+def _faults(part: str) -> tuple[Fault | CapturedFault, ...]:
+    faults = tuple(fault for fault in ALL_FAULTS if part in fault.name)
+    if not faults:
+        near = nearest(part, [fault.name for fault in ALL_FAULTS])
+        raise argparse.ArgumentTypeError(f"no fault's name has {part!r}{near}")
+    return faults
 
 
 def _checks(word: str) -> tuple[str, ...]:
-    found = tuple(name for name in node_checks() if word in (name, name.split(".")[0]))
-    if not found:
+    checks = tuple(name for name in node_checks() if word in (name, name.split(".")[0]))
+    if not checks:
         known = [*node_checks(), *{name.split(".")[0] for name in node_checks()}]
         raise argparse.ArgumentTypeError(f"{word!r} is not a check{nearest(word, known)}")
-    return found
+    return checks

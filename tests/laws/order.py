@@ -48,7 +48,8 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
             count += 1
             after = case.says(check, change(case.evidence), [change(peer) for peer in case.peers])
             losses += [
-                Loss(check, case.name, name, in_line(one), instead(after)) for one in _differing(before, after, name)
+                Loss(check, case.name, name, in_line(finding), instead(after))
+                for finding in _differing(before, after, name)
             ]
     return Tried(count, tuple(losses))
 
@@ -56,13 +57,15 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
 def _differing(before: Sequence[Finding], after: Sequence[Finding], name: str) -> list[Finding]:
     """The findings that disappeared, and those that appeared."""
     renamed = OTHER_NAMES if name == "other names" else {}
-    said = Counter(_said(one, renamed) for one in before)
-    known = Counter(_said(one, {}) for one in after)
-    gone, new = said - known, known - said
-    return [one for one in before if _said(one, renamed) in gone] + [one for one in after if _said(one, {}) in new]
+    expected = Counter(_words_of(finding, renamed) for finding in before)
+    known = Counter(_words_of(finding, {}) for finding in after)
+    gone, new = expected - known, known - expected
+    return [finding for finding in before if _words_of(finding, renamed) in gone] + [
+        finding for finding in after if _words_of(finding, {}) in new
+    ]
 
 
-def _said(finding: Finding, renamed: dict[str, str]) -> tuple[object, ...]:
+def _words_of(finding: Finding, renamed: dict[str, str]) -> tuple[object, ...]:
     text = _FOLDED.sub(lambda folded: ", ".join(expand(folded[0])), finding.line)
     for name, other in renamed.items():
         text = text.replace(name, other)

@@ -37,16 +37,16 @@ def tried(case: Case, others: Sequence[Case], checks: Collection[str]) -> Tried:
     return Tried(count, tuple(losses))
 
 
-def _lost(one: Case, beside: Case, both: NodeEvidence, checks: Collection[str]) -> Iterator[Loss]:
+def _lost(case: Case, beside: Case, both: NodeEvidence, checks: Collection[str]) -> Iterator[Loss]:
     """What names one fault and is not reported beside the other."""
-    for check, findings in one.named.items():
-        if check not in checks or one.reads[check].isdisjoint(beside.changed_keys):
+    for check, findings in case.named.items():
+        if check not in checks or case.reads[check].isdisjoint(beside.changed_keys):
             continue  # none of its reads differs now, so its result is the same
-        after = one.says(check, both)
-        reason = taken(check, one.name, beside.name)
+        after = case.says(check, both)
+        reason = taken(check, case.name, beside.name)
         for finding in findings:
-            if not is_said(finding, after, reckoned(finding, one), or_worse=True):
-                yield Loss(check, one.name, beside.name, in_line(finding), instead(after), reason)
+            if not is_said(finding, after, reckoned(finding, case), or_worse=True):
+                yield Loss(check, case.name, beside.name, in_line(finding), instead(after), reason)
 
 
 def reckoned(finding: Finding, case: Case) -> Words:

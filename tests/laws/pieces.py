@@ -27,8 +27,8 @@ class _TakenForDict(type):
 class Read(dict[str, Any], metaclass=_TakenForDict):
     """An object of the evidence that records which of its keys are read."""
 
-    def __init__(self, data: Mapping[str, Any], path: Path, reads: set[Path]) -> None:
-        super().__init__({key: noting(value, (*path, key), reads) for key, value in data.items()})
+    def __init__(self, mapping: Mapping[str, Any], path: Path, reads: set[Path]) -> None:
+        super().__init__({key: noting(value, (*path, key), reads) for key, value in mapping.items()})
         self.path = path
         self.reads = reads
 
@@ -88,12 +88,12 @@ def difference(value: Any, healthy: Any) -> Difference:
     if value == healthy:
         return None
     if isinstance(value, Mapping) and isinstance(healthy, Mapping):
-        found = {key: difference(entry, healthy.get(key)) for key, entry in value.items()}
+        differences = {key: difference(entry, healthy.get(key)) for key, entry in value.items()}
     elif isinstance(value, list) and isinstance(healthy, list):
-        found = {place: difference(entry, nearest(entry, place, healthy)) for place, entry in enumerate(value)}
+        differences = {place: difference(entry, nearest(entry, place, healthy)) for place, entry in enumerate(value)}
     else:
         return WHOLLY
-    return {key: data for key, data in found.items() if data is not None}
+    return {key: within for key, within in differences.items() if within is not None}
 
 
 def nearest(entry: Any, place: int, healthy: list[Any]) -> Any:
@@ -162,8 +162,8 @@ def changed_leaves(value: Any, changed: Difference) -> Iterator[Any]:
     if changed is WHOLLY:
         yield from leaves(value)
     elif isinstance(changed, dict):
-        data = value.value if isinstance(value, Collected) else value
-        yield from (leaf for key, within in changed.items() for leaf in changed_leaves(data[key], within))
+        content = value.value if isinstance(value, Collected) else value
+        yield from (leaf for key, within in changed.items() for leaf in changed_leaves(content[key], within))
 
 
 def in_words(path: Path) -> str:

@@ -28,7 +28,7 @@ def evidence_of(
     probed = dict(zip(names, workers.map(_probed, [bases.get(name, name) for name in names], names), strict=True))
     if kept and probed:
         with kept.open("a", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps([name, to_json(data)])}\n" for name, data in probed.items())
+            file.writelines(f"{json.dumps([name, to_json(evidence)])}\n" for name, evidence in probed.items())
     return {**known, **probed}
 
 
@@ -39,4 +39,4 @@ def _probed(fault: str, name: str) -> NodeEvidence:
 
 def _read(kept: Path) -> dict[str, NodeEvidence]:
     records = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
-    return {name: from_json(data) for name, data in records}
+    return {name: from_json(record) for name, record in records}

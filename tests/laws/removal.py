@@ -36,8 +36,15 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
             after = case.says(check, removal.evidence, () if removal.is_alone else None)
             lost = [finding for finding in findings if not is_said(finding, after, removal.gone | case.context)]
             losses += [
-                Loss(check, case.name, removal.what, in_line(one), instead(after), reason(check, removal.what, one))
-                for one in lost
+                Loss(
+                    check,
+                    case.name,
+                    removal.what,
+                    in_line(lost_finding),
+                    instead(after),
+                    reason(check, removal.what, lost_finding),
+                )
+                for lost_finding in lost
             ]
     return Tried(count, tuple(losses))
 
@@ -86,7 +93,7 @@ def _beginning_of_log(case: Case, changed: Difference) -> Iterator[Removal]:
 def _files(case: Case) -> Iterator[Removal]:
     """Each other file of a capture, and in the fault's own file everything after its last line."""
     for name, text in case.files.items():
-        others = {other: data for other, data in case.files.items() if other != name}
+        others = {other: content for other, content in case.files.items() if other != name}
         if text == case.healthy_files.get(name):
             yield Removal(f"file {name}", captured_fault.read(others)[1], words(text))
             continue

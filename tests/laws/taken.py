@@ -19,8 +19,8 @@ class Taken:
         return check in self.checks and _has_one(fault, self.faults) and _has_one(beside, self.beside)
 
 
-def _has_one(name: str, words: tuple[str, ...]) -> bool:
-    return any(one in name for one in words)
+def _has_one(name: str, parts: tuple[str, ...]) -> bool:
+    return any(word in name for word in parts)
 
 
 ANY = ("",)

@@ -46,10 +46,10 @@ def with_errors(errors: int, index: int = 1) -> NodeEvidence:
 
 def value(evidence: NodeEvidence, *path: Any) -> Any:
     """The value at a path in a collector's value."""
-    found: Any = evidence.collectors[path[0]].value
+    item: Any = evidence.collectors[path[0]].value
     for key in path[1:]:
-        found = found[key]
-    return found
+        item = item[key]
+    return item
 
 
 def test_what_is_read_of_evidence_is_noted_also_by_those_who_ask_for_its_type() -> None:
@@ -65,7 +65,7 @@ def test_a_key_is_taken_away_wherever_the_fault_did_not_change_it() -> None:
     evidence = with_errors(14)
     changed = difference(dict(evidence.collectors), dict(HEALTHY.collectors))
     without, gone = taken_away(evidence, ("nvml", "gpus", "[]", "ecc_uncorrected_dram"), changed)
-    assert [one.get("ecc_uncorrected_dram") for one in value(without, "nvml", "gpus")] == [None, 14, None]
+    assert [record.get("ecc_uncorrected_dram") for record in value(without, "nvml", "gpus")] == [None, 14, None]
     assert gone == [0, 0]
 
 
@@ -79,7 +79,7 @@ def test_a_collector_is_taken_away_unless_the_fault_is_in_it(collector: str, sta
 
 def test_two_faults_are_put_into_one_node() -> None:
     both = merged(with_errors(14, 0), with_errors(9, 2), HEALTHY)
-    assert [one["ecc_uncorrected_dram"] for one in value(both, "nvml", "gpus")] == [14, 0, 9]
+    assert [record["ecc_uncorrected_dram"] for record in value(both, "nvml", "gpus")] == [14, 0, 9]
 
 
 def test_two_faults_that_change_one_value_are_no_pair() -> None:
@@ -124,8 +124,8 @@ def test_each_change_of_order_or_name_changes_the_evidence(change: Callable[[Nod
 
 def test_the_law_of_removal_counts_what_rows_explain_apart_from_what_is_hidden() -> None:
     losses = [Loss("gpu.a", "lost", f"key {number}", "seen", "pass", reason) for number, reason in enumerate(("", "r"))]
-    found = together([Tried(5, tuple(losses[:1])), Tried(7, tuple(losses[1:]))])
-    assert (found.count, found.trials(found.hidden()), found.needed) == (12, 1, 1)
+    total = together([Tried(5, tuple(losses[:1])), Tried(7, tuple(losses[1:]))])
+    assert (total.count, total.trials(total.hidden()), total.needed) == (12, 1, 1)
 
 
 def needed(count: int) -> tuple[Loss, ...]:
@@ -149,14 +149,14 @@ def needed(count: int) -> tuple[Loss, ...]:
 def test_a_run_that_tries_too_little_or_explains_too_much_is_wrong(
     tried: dict[str, Tried], is_whole: bool, words: list[str]
 ) -> None:
-    found = list(wrong(tried, is_whole))
-    assert len(found) == len(words)
-    assert all(line.startswith(start) for line, start in zip(found, words, strict=True))
+    lines = list(wrong(tried, is_whole))
+    assert len(lines) == len(words)
+    assert all(line.startswith(start) for line, start in zip(lines, words, strict=True))
 
 
 def test_a_row_that_explains_nothing_is_wrong() -> None:
-    found = list(wrong({"removal": Tried(15_000)}, is_whole=True))
-    assert found == [f"NO USE      removal: row {name!r} explains nothing" for name in needs()]
+    lines = list(wrong({"removal": Tried(15_000)}, is_whole=True))
+    assert lines == [f"NO USE      removal: row {name!r} explains nothing" for name in needs()]
 
 
 def test_a_fault_takes_away_anothers_subject_only_where_a_row_says_so() -> None:
@@ -196,26 +196,26 @@ def sample(pytestconfig: pytest.Config) -> list[Case]:
 @needs_nodes
 @pytest.mark.long
 def test_no_removal_from_a_sample_of_faults_hides_one(sample: list[Case]) -> None:
-    found = together(removal.tried(case, node_checks()) for case in sample)
-    assert found.hidden() == []
-    assert found.count > 20 * len(sample)
+    total = together(removal.tried(case, node_checks()) for case in sample)
+    assert total.hidden() == []
+    assert total.count > 20 * len(sample)
 
 
 @needs_nodes
 @pytest.mark.long
 def test_no_fault_of_a_sample_hides_another(sample: list[Case]) -> None:
     live = [case for case in sample if not case.files]
-    found = together(pairs.tried(case, live[at + 1 :], node_checks()) for at, case in enumerate(live))
-    assert found.hidden() == []
-    assert found.count > len(live) * (len(live) - 1) / 4
+    total = together(pairs.tried(case, live[at + 1 :], node_checks()) for at, case in enumerate(live))
+    assert total.hidden() == []
+    assert total.count > len(live) * (len(live) - 1) / 4
 
 
 @needs_nodes
 @pytest.mark.long
 def test_order_and_names_change_no_finding_of_a_sample(sample: list[Case]) -> None:
-    found = together(order.tried(case, node_checks()) for case in sample)
-    assert found.hidden() == []
-    assert found.count > 3 * len(sample)
+    total = together(order.tried(case, node_checks()) for case in sample)
+    assert total.hidden() == []
+    assert total.count > 3 * len(sample)
 
 
 @pytest.mark.long

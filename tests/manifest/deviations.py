@@ -18,7 +18,7 @@ Put = Callable[[NodeImage], NodeImage]
 
 def without_package(image: NodeImage, name: str) -> NodeImage:
     """The package is not installed."""
-    kept = {other: data for other, data in (software.COMMON | software.OF_GPUS).items() if other != name}
+    kept = {other: content for other, content in (software.COMMON | software.OF_GPUS).items() if other != name}
     return with_file(image, DPKG, software.dpkg(kept))
 
 

@@ -41,15 +41,15 @@ OWN = [f"software.{table}_expected" for table in TABLES]
 GATE = [*OWN, "software.image_clean"]
 
 
-def gate(data: NodeEvidence, policy: Policy | None = None) -> dict[str, Result]:
+def gate(evidence: NodeEvidence, policy: Policy | None = None) -> dict[str, Result]:
     """The gate checks' results on a node with the good machine's manifest."""
-    found = results(data, "ami", policy=policy or golden_of_good())
-    return {name: found[name] for name in GATE}
+    by_check = results(evidence, "ami", policy=policy or golden_of_good())
+    return {name: by_check[name] for name in GATE}
 
 
-def lines(found: dict[str, Result]) -> list[str]:
+def lines(by_check: dict[str, Result]) -> list[str]:
     """Every deviation that they name, in alphabetical order."""
-    return sorted(line for result in found.values() if result.verdict is FAIL for line in result.message.split("\n"))
+    return sorted(line for result in by_check.values() if result.verdict is FAIL for line in result.message.split("\n"))
 
 
 @needs_nodes
@@ -60,9 +60,9 @@ def test_the_machine_that_a_manifest_was_made_from_keeps_it() -> None:
 @needs_nodes
 @pytest.mark.parametrize(("put", "said"), DEVIATIONS.values(), ids=DEVIATIONS)
 def test_a_deviation_is_named_and_none_is_invented(put: Put, said: list[str]) -> None:
-    found = gate(probed(put(healthy_p5())))
-    assert lines(found) == sorted(line.replace("NCCL/", f"{folder_of_nccl()}/") for line in said)
-    assert {result.verdict for result in found.values()} == {PASS, FAIL}
+    by_check = gate(probed(put(healthy_p5())))
+    assert lines(by_check) == sorted(line.replace("NCCL/", f"{folder_of_nccl()}/") for line in said)
+    assert {result.verdict for result in by_check.values()} == {PASS, FAIL}
 
 
 def folder_of_nccl() -> str:
@@ -73,24 +73,24 @@ def folder_of_nccl() -> str:
 
 @needs_nodes
 def test_what_a_node_could_not_report_is_incomplete_and_no_deviation() -> None:
-    data = probed(healthy_p5())
+    evidence = probed(healthy_p5())
     for collector, checks in {
         "services": ["services"],
         "rdma": ["drivers", "modules", "sizes"],
         "image": ["image_clean"],
     }.items():
-        lost = {name: value for name, value in data.collectors.items() if name != collector}
-        found = gate(replace(data, collectors=lost))
-        assert lines(found) == []
+        lost = {name: value for name, value in evidence.collectors.items() if name != collector}
+        by_check = gate(replace(evidence, collectors=lost))
+        assert lines(by_check) == []
         if collector != "rdma":
-            unknown = {name for name, result in found.items() if result.verdict is INCOMPLETE}
+            unknown = {name for name, result in by_check.items() if result.verdict is INCOMPLETE}
             assert {f"software.{name}" if "_" in name else f"software.{name}_expected" for name in checks} <= unknown
 
 
 @needs_nodes
 def test_a_build_host_is_gated_on_what_can_be_known_there_and_the_rest_is_not_applicable() -> None:
-    found = gate(probed(build_host()))
-    assert {name: result.verdict for name, result in found.items()} == {
+    by_check = gate(probed(build_host()))
+    assert {name: result.verdict for name, result in by_check.items()} == {
         "software.versions_expected": PASS,
         "software.drivers_expected": NA,
         "software.modules_expected": NA,
@@ -99,7 +99,7 @@ def test_a_build_host_is_gated_on_what_can_be_known_there_and_the_rest_is_not_ap
         "software.sizes_expected": NA,
         "software.image_clean": PASS,
     }
-    assert found["software.drivers_expected"].message == (
+    assert by_check["software.drivers_expected"].message == (
         "no NVIDIA GPU is attached to this m5.2xlarge, for driver, gdrcopy; "
         "no EFA device is attached to this m5.2xlarge, for efa"
     )
@@ -107,12 +107,12 @@ def test_a_build_host_is_gated_on_what_can_be_known_there_and_the_rest_is_not_ap
 
 @needs_nodes
 def test_no_check_of_the_gate_fails_or_is_incomplete_on_a_good_build_host() -> None:
-    found = results(probed(build_host()), "ami", policy=golden_of_good())
+    by_check = results(probed(build_host()), "ami", policy=golden_of_good())
     chosen = [name for name, check in node_checks().items() if "ami" in occasions(check)]
-    assert {name: found[name].message for name in chosen if found[name].verdict not in (PASS, NA)} == {}
+    assert {name: by_check[name].message for name in chosen if by_check[name].verdict not in (PASS, NA)} == {}
     of_gpus = [name for name in chosen if name.startswith("gpu.")]
-    assert {found[name].verdict for name in of_gpus} == {NA}
-    assert all(found[name].message for name in chosen if found[name].verdict is NA)
+    assert {by_check[name].verdict for name in of_gpus} == {NA}
+    assert all(by_check[name].message for name in chosen if by_check[name].verdict is NA)
 
 
 @needs_nodes
@@ -191,9 +191,9 @@ def bed() -> Iterator[Testbed]:
         yield bed
 
 
-def typed(bed: Testbed, *words: str) -> tuple[int, str]:
+def typed(bed: Testbed, *arguments: str) -> tuple[int, str]:
     """Run a command in the checkout on the cluster's network: its exit code and output."""
-    ran = bed.run([sys.executable, "-m", *words], timeout=600)
+    ran = bed.run([sys.executable, "-m", *arguments], timeout=600)
     return ran.returncode, (ran.stdout + ran.stderr).decode()
 
 
@@ -208,17 +208,17 @@ def test_the_gate_as_a_person_types_it(bed: Testbed, tmp_path: Path) -> None:
     assert made.stderr.decode().strip().endswith(f"wrote {manifest}")
 
     gate_it = ["pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "-m", "ami", "--policy", str(manifest)]
-    exit_code, said = typed(bed, *gate_it, "--cluster", "ssh:gpu001", str(ROOT / "checks"))
-    assert exit_code == 0, said
-    exit_code, said = typed(bed, *gate_it, "--cluster", "ssh:gpu002", f"--junitxml={junit}", str(ROOT / "checks"))
-    assert exit_code == 1, said
+    exit_code, output = typed(bed, *gate_it, "--cluster", "ssh:gpu001", str(ROOT / "checks"))
+    assert exit_code == 0, output
+    exit_code, output = typed(bed, *gate_it, "--cluster", "ssh:gpu002", f"--junitxml={junit}", str(ROOT / "checks"))
+    assert exit_code == 1, output
     report = junit.read_text()
     for line in (
         "no enroot; expected enroot == 3.5.0-1",
         "fabric_manager 570.133.20; expected fabric_manager == 580.126.09",
         "service munge is active, disabled; expected active, enabled",
     ):
-        assert f"gpu002: {line}" in " ".join(said.split())
+        assert f"gpu002: {line}" in " ".join(output.split())
         assert line in report
 
 
@@ -227,8 +227,8 @@ def test_the_gate_as_a_person_types_it(bed: Testbed, tmp_path: Path) -> None:
 def test_the_gate_on_the_instance_itself(image: Callable[[], NodeImage], exit_code: int) -> None:
     with entered(with_file(with_whole_machine(image()), "/root/golden.toml", manifest_text(good()))) as node:
         gate_it = ["-p", "no:cacheprovider", "--cluster", "local", "-m", "ami", "--policy", "/root/golden.toml"]
-        words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *gate_it, str(ROOT / "checks")]
-        ran = node.run(words, timeout=600)
+        command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *gate_it, str(ROOT / "checks")]
+        ran = node.run(command, timeout=600)
         assert ran.returncode == exit_code, ran.stdout.decode()
 
 

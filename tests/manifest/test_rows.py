@@ -21,12 +21,14 @@ NOT_FOUND = {**DEAD, "load": "not-found", "enabled": ""}
 
 def evaluated(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **collectors: Any) -> Result:
     """The results on a node without GPUs, with these EFA devices, and a manifest with this row."""
-    data = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
-    data |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
+    collected = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
+    collected |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
     rules: dict[str, Any] = {table: rule}
     policy = Policy(**rules, made_on=made_on)
     check = "drivers" if table == "versions" else table
-    return said(f"software.{check}_expected", node("n", **data), policy=policy, expect={"gpus": 0, "efa": len(efa)})
+    return said(
+        f"software.{check}_expected", node("n", **collected), policy=policy, expect={"gpus": 0, "efa": len(efa)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_a_driver_is_missing_only_beside_its_device(
     ],
 )
 def test_sizes_are_those_of_the_manifest_s_own_type(made_on: str, rule: Any, verdict: Verdict, words: str) -> None:
-    data = {"vendor": "Amazon EC2", "product": "g5.2xlarge", "serial": ""}
-    result = evaluated("sizes", rule, made_on=made_on, platform=data)
+    platform = {"vendor": "Amazon EC2", "product": "g5.2xlarge", "serial": ""}
+    result = evaluated("sizes", rule, made_on=made_on, platform=platform)
     assert result.verdict is verdict, result.message
     assert words in result.message

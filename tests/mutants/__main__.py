@@ -32,25 +32,29 @@ MIN_PERCENT = 95  # of the mutants must be found
 MIN_PERCENT_OF_SAMPLE = 90  # for fewer mutants, on fewer faults and tests
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Try the requested mutants; return 0 if enough of them are found."""
     parser = Arguments("scripts/mutate", __doc__)
     parser.add_argument("--sample", type=count, metavar="N", help="N to twice N mutants, from some files of checks")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default %(default)s)")
     parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants by default")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     mutants = all_mutants()
-    lines = set(parser.chosen(" ".join(asked.words), [one.in_words() for one in mutants], "words such as gpu/test_ecc"))
+    lines = set(
+        parser.chosen(
+            " ".join(options.words), [candidate.in_words() for candidate in mutants], "words such as gpu/test_ecc"
+        )
+    )
     mutants = [mutant for mutant in mutants if mutant.in_words() in lines]
-    if asked.sample:
-        mutants = sampled(mutants, asked.sample, asked.seed)
+    if options.sample:
+        mutants = sampled(mutants, options.sample, options.seed)
     problems = [f"NOT LIVE    {mutant.in_words()}" for mutant in not_live(mutants, live_functions(PACKAGE))]
     if needs_nodes.args[0]:
         problems.append(f"no fault can be put into a node: {needs_nodes.kwargs['reason']}")
     if problems or not mutants:
         _say("\n".join(problems) or "no mutant is of a check of nodes; expected one to sample")
         return 1
-    return _tried_on_faults(mutants) if asked.sample else _tried_on_all(mutants)
+    return _tried_on_faults(mutants) if options.sample else _tried_on_all(mutants)
 
 
 def all_mutants() -> list[Mutant]:
@@ -69,11 +73,11 @@ def sampled(mutants: Sequence[Mutant], least: int, seed: int) -> list[Mutant]:
         by_file.get(mutant.place[0], []).append(mutant)
     files = list(by_file)
     Random(seed).shuffle(files)
-    found: list[Mutant] = []
+    chosen: list[Mutant] = []
     for file in files:
-        if len(found) < least and len(found) + len(by_file[file]) <= 2 * least:
-            found += by_file[file]
-    return found
+        if len(chosen) < least and len(chosen) + len(by_file[file]) <= 2 * least:
+            chosen += by_file[file]
+    return chosen
 
 
 def _files_of_checks() -> dict[str, str]:
@@ -95,9 +99,9 @@ def _tried_on_faults(mutants: Sequence[Mutant]) -> int:
 
 def _tried_on_all(mutants: Sequence[Mutant]) -> int:
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.begin(readers, ALL_FAULTS)  # it goes on in the background
+        evidence = faults.begin(readers, ALL_FAULTS)  # it goes on in the background
         of_tests = list(evaluated.cases(ROOT))
-        cases = [*faults.cases(data, ALL_FAULTS), *of_tests]
+        cases = [*faults.cases(evidence, ALL_FAULTS), *of_tests]
     return _result(mutants, cases, MIN_PERCENT, unit_tests.FILES)
 
 
@@ -118,8 +122,8 @@ def _survivors(mutants: Sequence[Mutant], killers: Sequence[str]) -> list[Mutant
 
 def _result(mutants: Sequence[Mutant], cases: Sequence[Case], least_percent: int, files: Iterable[str]) -> int:
     left = _left_by_cases(mutants, cases)
-    found, tests = unit_tests.killers(ROOT, PACKAGE, left, files)
-    left = _survivors(left, found)
+    killers, tests = unit_tests.killers(ROOT, PACKAGE, left, files)
+    left = _survivors(left, killers)
     for mutant in left:
         _say(f"SURVIVES    {mutant.in_words()}")
     killed = len(mutants) - len(left)

@@ -33,10 +33,10 @@ class Bench:
         with installed(mutant, self.live):
             if mutant.is_of_catalogue:
                 forget_catalogue(with_files=mutant.place[1] in ("document", "parse"))
-            found = next((f"{case.name}: {check}" for case in self.cases if (check := case.finds(mutant))), "")
+            killer = next((f"{case.name}: {check}" for case in self.cases if (check := case.finds(mutant))), "")
         if mutant.is_of_catalogue:
             forget_catalogue(with_files=mutant.place[1] in ("document", "parse"))
-        return found
+        return killer
 
 
 def _killer(number: int) -> str:

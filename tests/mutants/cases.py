@@ -63,10 +63,10 @@ class Case:
     def _differs(self, name: str) -> bool:
         forget_groups(self.owner)
         try:
-            data = evaluate(self.checks[name], self.owner)
+            result = evaluate(self.checks[name], self.owner)
         except Exception:  # whatever breaks a run is noticed
             return True
-        return data.verdict is not self.verdicts[name] or self.words.get(name, "") not in data.message
+        return result.verdict is not self.verdicts[name] or self.words.get(name, "") not in result.message
 
     def learn(self, root: str) -> None:
         """Run each check twice and note its result and lines; drop checks whose results differ."""
@@ -148,15 +148,15 @@ def _campaigns(owner: Any) -> Iterable[Campaign]:
 
 def forget_catalogue(with_files: bool = False) -> None:
     """Discard the catalogue's rows; its files' content stays, unless that is included."""
-    for one in _kept_by_catalogue():
-        if with_files or one.__name__ != "document":
-            one.cache_clear()
+    for cached in _kept_by_catalogue():
+        if with_files or cached.__name__ != "document":
+            cached.cache_clear()
 
 
 @functools.cache
 def _kept_by_catalogue() -> list[functools._lru_cache_wrapper[Any]]:
     wrappers = live_objects(functools._lru_cache_wrapper)
-    return [one for one in wrappers if one.__module__.startswith("clusterproof.plugins.catalog")]
+    return [cached for cached in wrappers if cached.__module__.startswith("clusterproof.plugins.catalog")]
 
 
 @contextmanager

@@ -28,13 +28,13 @@ TESTS = (
 
 def cases(root: Path) -> Iterable[Case]:
     """The evaluations of those tests, as cases. Raises RuntimeError if they do not pass."""
-    ended, found = judged_by(*(str(root / test) for test in TESTS))
+    ended, collected = judged_by(*(str(root / test) for test in TESTS))
     if ended is not pytest.ExitCode.OK:
         raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
-    return found
+    return collected
 
 
-def judged_by(*words: str) -> tuple[int, list[Case]]:
+def judged_by(*arguments: str) -> tuple[int, list[Case]]:
     """The outcome of the tests selected by these arguments, and their evaluations."""
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
     findings = evaluating._findings  # every verdict passes through it, whoever has imported its callers
@@ -45,5 +45,5 @@ def judged_by(*words: str) -> tuple[int, list[Case]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluating, "_findings", remembered)
-        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--all", *words])
+        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--all", *arguments])
     return ended, [Case(f"{owner.name} of the tests", owner, checks) for owner, checks in kept.values()]

@@ -41,7 +41,9 @@ def cases(data: dict[str, Future[NodeEvidence]], chosen: Sequence[AnyFault]) -> 
     for base in bases:
         evidence = proof.healthy(base)
         yield Case(f"a healthy {base.__name__}", among(evidence, peers=proof.peers(base)), asked_of(evidence))
-    for files in {id(one.healthy): one for one in chosen if isinstance(one, CapturedFault)}.values():
+    for files in {
+        id(captured.healthy): captured for captured in chosen if isinstance(captured, CapturedFault)
+    }.values():
         yield _of_files(CapturedFault("a healthy collection", {}, {}, "", files.healthy))
 
 
@@ -52,6 +54,6 @@ def _of_fault(fault: Fault, evidence: NodeEvidence) -> Case:
 
 def _of_files(fault: CapturedFault) -> Case:
     files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
-    cluster, data = read(files)
-    node = nodes(cluster, {NODE: data})[NODE]
+    cluster, evidence = read(files)
+    node = nodes(cluster, {NODE: evidence})[NODE]
     return Case(fault.name, node, node_checks(), dict.fromkeys(list(fault.expect)[:1], fault.words))

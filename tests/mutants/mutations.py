@@ -39,11 +39,11 @@ OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 
 def files_of(folder: Path, patterns: Iterable[str]) -> list[Path]:
     """A folder's files that match any pattern. Raises RuntimeError for a pattern without a match."""
-    found = {pattern: list(folder.glob(pattern)) for pattern in patterns}
-    nothing = [pattern for pattern, files in found.items() if not files]
+    by_pattern = {pattern: list(folder.glob(pattern)) for pattern in patterns}
+    nothing = [pattern for pattern, files in by_pattern.items() if not files]
     if nothing:
         raise RuntimeError(f"{folder} has no {', '.join(nothing)}; expected a file of each pattern")
-    return sorted({file for files in found.values() for file in files})
+    return sorted({file for files in by_pattern.values() for file in files})
 
 
 def without_assert(node: ast.AST) -> ast.AST | None:
@@ -119,7 +119,7 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
     """Every mutant of one file's functions, in line order."""
     source = file.read_text(encoding="utf-8")
     for function in _functions(ast.parse(source)):
-        lines = [function.lineno, *(one.lineno for one in getattr(function, "decorator_list", ()))]
+        lines = [function.lineno, *(decorator.lineno for decorator in getattr(function, "decorator_list", ()))]
         place = str(file.relative_to(root)), getattr(function, "name", "<lambda>"), min(lines)
         nodes = (node for node in ast.walk(function) if hasattr(node, "lineno"))
         for node in sorted(nodes, key=lambda node: int(node.lineno)):
@@ -127,7 +127,7 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
                 other = operator(node)
                 if other is not None:
                     compiled = partial(_compiled, function, {id(node): _at(node, other)}, place, file)
-                    yield Mutant(place, _lines(node), change, _words(node, source), compiled)
+                    yield Mutant(place, _lines(node), change, _source_of(node, source), compiled)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
@@ -148,35 +148,39 @@ def _compiled(function: Function, instead: dict[int, ast.AST], place: Place, fil
     annotations = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
     body: list[ast.stmt] = [annotations, function if isinstance(function, ast.FunctionDef) else ast.Expr(function)]
     module = compile(ast.fix_missing_locations(ast.Module(body, [])), str(file), "exec", dont_inherit=True)
-    return next(one for one in module.co_consts if isinstance(one, CodeType) and one.co_name == place[1])
+    return next(
+        constant for constant in module.co_consts if isinstance(constant, CodeType) and constant.co_name == place[1]
+    )
 
 
 def _lines(node: ast.AST) -> range:
     """The lines of which at least one runs if the change makes a difference."""
-    data = node.test if isinstance(node, ast.If) else node
-    assert isinstance(data, (ast.expr, ast.stmt))
-    return range(data.lineno, (data.end_lineno or data.lineno) + 1)
+    changed = node.test if isinstance(node, ast.If) else node
+    assert isinstance(changed, (ast.expr, ast.stmt))
+    return range(changed.lineno, (changed.end_lineno or changed.lineno) + 1)
 
 
-def _words(node: ast.AST, source: str) -> str:
-    data = node.test if isinstance(node, (ast.If, ast.Assert)) else node
-    return " ".join((ast.get_source_segment(source, data) or "").split())
+def _source_of(node: ast.AST, source: str) -> str:
+    shown = node.test if isinstance(node, (ast.If, ast.Assert)) else node
+    return " ".join((ast.get_source_segment(source, shown) or "").split())
 
 
 def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:
     """The functions under `root` in this process, by place; a module loaded twice has two of each."""
-    found: dict[Place, list[FunctionType]] = defaultdict(list)
-    for one in live_objects(FunctionType):
-        code = one.__code__
+    functions: dict[Place, list[FunctionType]] = defaultdict(list)
+    for function in live_objects(FunctionType):
+        code = function.__code__
         if code.co_filename.startswith(f"{root}/"):
-            found[code.co_filename.removeprefix(f"{root}/"), code.co_name, code.co_firstlineno].append(one)
-    return found
+            functions[code.co_filename.removeprefix(f"{root}/"), code.co_name, code.co_firstlineno].append(function)
+    return functions
 
 
 def live_objects(kind: type[T]) -> list[T]:
     """The objects of a kind in this process, including frozen ones, which `get_objects` leaves out."""
     gc.unfreeze()
-    return [one for one in gc.get_objects() if issubclass(type(one), kind)]  # isinstance would ask dead weak proxies
+    return [
+        candidate for candidate in gc.get_objects() if issubclass(type(candidate), kind)
+    ]  # isinstance would ask dead weak proxies
 
 
 def not_live(mutants: Iterable[Mutant], live: Mapping[Place, Sequence[FunctionType]]) -> list[Mutant]:
@@ -187,7 +191,7 @@ def not_live(mutants: Iterable[Mutant], live: Mapping[Place, Sequence[FunctionTy
 @contextmanager
 def installed(mutant: Mutant, live: Mapping[Place, Iterable[FunctionType]]) -> Iterator[None]:
     """Replace the functions at the mutant's place by the mutant."""
-    functions = {id(one): (one, one.__code__) for one in live.get(mutant.place, ())}.values()
+    functions = {id(live_code): (live_code, live_code.__code__) for live_code in live.get(mutant.place, ())}.values()
     if not functions:
         raise LookupError(f"{mutant.in_words()}: no function is there; expected one to change")
     changed = mutant.compiled()

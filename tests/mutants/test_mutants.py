@@ -57,12 +57,12 @@ def loaded(folder: Path, text: str) -> ModuleType:
     return module
 
 
-def case(module: ModuleType, root: Path, kernel: str, words: str = "") -> Case:
+def case(module: ModuleType, root: Path, kernel: str, expected: str = "") -> Case:
     """The check's results on a node with that kernel."""
-    data = node("gpu001", boot=boot(kernel))
+    evidence = node("gpu001", boot=boot(kernel))
     cluster = Cluster("own", "local", (Target("gpu001"),))
-    owner = nodes(cluster, {"gpu001": data})["gpu001"]
-    made = Case(kernel, owner, {"kernel": check_of(module.test_kernel, [])}, {"kernel": words})
+    owner = nodes(cluster, {"gpu001": evidence})["gpu001"]
+    made = Case(kernel, owner, {"kernel": check_of(module.test_kernel, [])}, {"kernel": expected})
     made.learn(str(root))
     return made
 
@@ -91,8 +91,8 @@ def survivors(root: Path, *cases: Case) -> set[str]:
     ],
 )
 def test_an_operator_changes_what_it_says(change: str, before: str, after: str) -> None:
-    data = ast.parse(before).body[0]
-    changed = OPERATORS[change](data.value if change in ("negated", "and/or swapped") else data)  # type: ignore[attr-defined]
+    statement = ast.parse(before).body[0]
+    changed = OPERATORS[change](statement.value if change in ("negated", "and/or swapped") else statement)  # type: ignore[attr-defined]
     assert changed is not None
     assert ast.unparse(changed) == after
 
@@ -124,7 +124,9 @@ def test_every_place_of_a_file_is_changed_once(tmp_path: Path) -> None:
 
 def test_a_mutant_is_taken_out_again(tmp_path: Path) -> None:
     module = loaded(tmp_path, CHECK)
-    [negated] = [one for one in mutants_of(tmp_path / "checks" / "test_own.py", tmp_path) if one.place[1] == "is_old"]
+    [negated] = [
+        mutant for mutant in mutants_of(tmp_path / "checks" / "test_own.py", tmp_path) if mutant.place[1] == "is_old"
+    ]
     with installed(negated, live_functions(tmp_path)):
         assert not module.is_old("old")
     assert module.is_old("old")
@@ -168,8 +170,10 @@ def test_each_fault_finds_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_words_that_a_fault_asks_for_are_missed(tmp_path: Path) -> None:
-    said = 'f"{kernel or 0} is bad"'
-    module = loaded(tmp_path, f"def test_kernel(node):\n    kernel = node.boot.kernel\n    assert not kernel, {said}\n")
+    message = 'f"{kernel or 0} is bad"'
+    module = loaded(
+        tmp_path, f"def test_kernel(node):\n    kernel = node.boot.kernel\n    assert not kernel, {message}\n"
+    )
     swapped = "and/or swapped: kernel or 0"
     assert swapped in survivors(tmp_path, case(module, tmp_path, "old"))
     assert swapped not in survivors(tmp_path, case(module, tmp_path, "old", "old is bad"))

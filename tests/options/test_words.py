@@ -54,14 +54,20 @@ def test_every_option_of_words_is_one_that_takes_dashes() -> None:
 @pytest.mark.parametrize("program", [("python", "-m", "pytest"), ("clusterproof",)], ids=" ".join)
 def test_words_that_begin_with_a_dash_are_no_error(runs: Runs, installed: Installed, program: tuple[str, ...]) -> None:
     runs.checks(test_it="def test_it(node, pytestconfig): assert pytestconfig.option.srun_options == '--mpi=pmix'")
-    words = ["--cluster", runs.cluster([node("gpu001", boot=boot())]), "--srun-options", "--mpi=pmix", "--no-report"]
-    ran = installed.run(runs.folder, *program, *words, ".")
+    arguments = [
+        "--cluster",
+        runs.cluster([node("gpu001", boot=boot())]),
+        "--srun-options",
+        "--mpi=pmix",
+        "--no-report",
+    ]
+    ran = installed.run(runs.folder, *program, *arguments, ".")
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
 
 
 def test_a_path_behind_a_switch_or_another_plugins_option_stays_a_test(tmp_path: Path) -> None:
-    words = ["--redact", str(tmp_path), "--junitxml", str(tmp_path), str(tmp_path), "a\0b"]
-    assert joined_options(words) == words
+    arguments = ["--redact", str(tmp_path), "--junitxml", str(tmp_path), str(tmp_path), "a\0b"]
+    assert joined_options(arguments) == arguments
 
 
 def existing(option: Option, folder: Path) -> Path:
@@ -85,12 +91,12 @@ def test_every_option_takes_a_path_in_both_forms(
     runs.checks(test_it="def test_it(node): assert node.boot.kernel")
     folder = runs.folder / "kept" if is_inside else tmp_path_factory.mktemp("outside")
     folder.mkdir(exist_ok=True)
-    words = ["--cluster", runs.cluster([node("gpu001", boot=boot())])]
+    arguments = ["--cluster", runs.cluster([node("gpu001", boot=boot())])]
     for option in OF_PATHS:
         if option.flag not in IDLE:
             path = existing(option, folder)
-            words += [option.flag, str(path)] if between == " " else [f"{option.flag}={path}"]
-    ran = installed.pytest(runs.folder, *words)
+            arguments += [option.flag, str(path)] if between == " " else [f"{option.flag}={path}"]
+    ran = installed.pytest(runs.folder, *arguments)
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
     assert f"rootdir: {runs.folder}\nconfigfile: pytest.toml\n" in ran.stdout
     assert len(read_results(folder / "of--results")) == 1
@@ -168,8 +174,8 @@ def test_a_run_of_other_tests_keeps_the_words_of_pytest(runs: Runs) -> None:
 
 @pytest.mark.long
 def test_the_cache_of_pytest_may_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["check", "demo", "-p", "no:cacheprovider", "-k", "gpu_answers", "--no-report"]
-    assert main(words) == 1
+    arguments = ["check", "demo", "-p", "no:cacheprovider", "-k", "gpu_answers", "--no-report"]
+    assert main(arguments) == 1
     assert "Unknown config option" not in capfd.readouterr().err
 
 

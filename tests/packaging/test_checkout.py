@@ -16,7 +16,7 @@ from tests.tiers import each_with_some
 pytestmark = pytest.mark.long
 
 ONE_NODE = ("--nodes", "gpu003", "--no-report", "-q", "-p", "no:cacheprovider")
-FOUND = "FAIL        Uncorrected GPU memory errors: 1 of 1 node (gpu003)"
+FINDING = "FAIL        Uncorrected GPU memory errors: 1 of 1 node (gpu003)"
 MODULE = "clusterproof.plugins.core.verdict"
 
 
@@ -61,12 +61,12 @@ def test_pytest_runs_the_checks_of_a_clone_where_nothing_is_installed(
 ) -> None:
     folder, named = named_in
     ran = bare.run(clone / folder, "python", "-m", "pytest", *cluster, *ONE_NODE, named)
-    assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
+    assert (ran.returncode, FINDING in ran.stdout) == (1, True), ran.stdout + ran.stderr
 
 
 def test_pytest_collects_each_check_once(bare: Installed, clone: Path) -> None:
-    words = ("-m", "pytest", "--cluster=demo", *ONE_NODE, "--collect-only")
-    ran = (bare.run(clone, "python", *words, *paths).stdout.splitlines() for paths in ([], ["."]))
+    command = ("-m", "pytest", "--cluster=demo", *ONE_NODE, "--collect-only")
+    ran = (bare.run(clone, "python", *command, *paths).stdout.splitlines() for paths in ([], ["."]))
     here, below = ([line for line in lines if "::" in line] for lines in ran)
     assert sorted(below) == sorted(here)
     assert len(here) > 100
@@ -87,13 +87,13 @@ def test_a_clone_is_used_from_the_folders_around_it(editable: Installed, clone: 
     here = clone.parent / folder
     here.mkdir(exist_ok=True)
     (here / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    words = ("--nodes", "gpu003", "--no-report", "-k", "no_uncorrected_ecc")
+    arguments = ("--nodes", "gpu003", "--no-report", "-k", "no_uncorrected_ecc")
     for program in (
         ("clusterproof", "check", "demo"),
         ("python", "-I", "-m", "pytest", "--pyargs", "clusterproof.checks", "--cluster=demo"),
     ):
-        ran = editable.run(here, *program, *words)
-        assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
+        ran = editable.run(here, *program, *arguments)
+        assert (ran.returncode, FINDING in ran.stdout) == (1, True), ran.stdout + ran.stderr
     (here / "pytest.ini").unlink()
 
 
@@ -101,11 +101,11 @@ def test_a_clone_that_is_installed_is_found_by_pytest_and_by_mypy(
     editable: Installed, clone: Path, tmp_path: Path
 ) -> None:
     ran = editable.run(clone, "python", "-m", "pytest", "--cluster", "demo", *ONE_NODE, "checks/gpu")
-    assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
+    assert (ran.returncode, FINDING in ran.stdout) == (1, True), ran.stdout + ran.stderr
     (tmp_path / "own.py").write_text(f"from {MODULE} import Verdict\nreveal_type(Verdict.PASS)\n", encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--python-executable", str(editable.python), "--strict", "own.py"]
-    asked = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
-    assert f"{MODULE}.Verdict.PASS" in asked.stdout, asked.stdout
+    checked = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
+    assert f"{MODULE}.Verdict.PASS" in checked.stdout, checked.stdout
 
 
 def test_a_source_archive_has_each_file_once_and_makes_the_same_wheel(

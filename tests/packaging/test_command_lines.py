@@ -183,9 +183,9 @@ CHOOSES_NOTHING: list[tuple[list[str], str]] = [
     ([*DEMO, "-k", "no_xidd"], "-k 'no_xidd' chooses nothing (did you mean no_xid?)"),
 ]
 CASES = [
-    *((words, 0, answer) for words, answer in RIGHT),
-    *((words, 4, answer) for words, answer in WRONG),
-    *((words, 5, answer) for words, answer in CHOOSES_NOTHING),
+    *((arguments, 0, answer) for arguments, answer in RIGHT),
+    *((arguments, 4, answer) for arguments, answer in WRONG),
+    *((arguments, 5, answer) for arguments, answer in CHOOSES_NOTHING),
 ]
 
 
@@ -216,7 +216,7 @@ def test_a_command_line_answers_in_one_clear_line(
     assert "Traceback (most" not in ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("arguments", [words for words, _ in WRONG[::12]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [arguments for arguments, _ in WRONG[::12]], ids=" ".join)
 def test_a_fork_answers_as_a_start_does(
     installed: Installed, forked: Forked, folder: Path, arguments: list[str]
 ) -> None:
@@ -225,6 +225,6 @@ def test_a_fork_answers_as_a_start_does(
 
 
 def test_no_library_warns_in_front_of_an_answer(installed: Installed, folder: Path) -> None:
-    words = (*DEMO, "-k", "gpu_answers", "--no-report", "--notify", "json://127.0.0.1:9/")
-    ran = installed.run(folder, "clusterproof", *words)
+    arguments = (*DEMO, "-k", "gpu_answers", "--no-report", "--notify", "json://127.0.0.1:9/")
+    ran = installed.run(folder, "clusterproof", *arguments)
     assert (ran.returncode, "DeprecationWarning" in ran.stdout + ran.stderr) == (1, False), ran.stdout + ran.stderr

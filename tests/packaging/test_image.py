@@ -69,10 +69,10 @@ def test_it_has_all_that_the_suite_needs_each_in_one_version() -> None:
     needed = {}
     waiting = [Requirement("clusterproof[notify]")]
     while waiting:
-        one = waiting.pop()
-        for text in metadata.requires(one.name) or ():
+        dependency = waiting.pop()
+        for text in metadata.requires(dependency.name) or ():
             requirement = Requirement(text)
-            extras = one.extras or {""}
+            extras = dependency.extras or {""}
             if requirement.marker and not any(
                 requirement.marker.evaluate({**ON_PYTHON_3_12, "extra": extra}) for extra in extras
             ):
@@ -87,7 +87,7 @@ def test_it_has_all_that_the_suite_needs_each_in_one_version() -> None:
 
 def test_it_runs_as_nobody_and_as_the_manifests_have_it() -> None:
     (user,) = re.findall(r"^USER (\d+):(\d+)$", INSTRUCTIONS, re.MULTILINE)
-    pods = {one["kind"]: one for one in yaml.safe_load_all((FOLDER / "gate.yaml").read_text())}
+    pods = {document["kind"]: document for document in yaml.safe_load_all((FOLDER / "gate.yaml").read_text())}
     spec = pods["Deployment"]["spec"]["template"]["spec"]
     assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == tuple(map(int, user))
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
@@ -163,7 +163,7 @@ STEPS = WORKFLOW["jobs"]["publish"]["steps"]
 
 
 def step(key: str, start: str) -> dict[str, Any]:
-    return next(dict(one) for one in STEPS if one.get(key, "").startswith(start))
+    return next(dict(entry) for entry in STEPS if entry.get(key, "").startswith(start))
 
 
 @pytest.mark.long
@@ -182,8 +182,8 @@ def test_it_is_published_under_the_name_that_somebody_gave_it_and_no_other(
     name: str, expected: int, tmp_path: Path
 ) -> None:
     environment = {"IMAGE": name, "GITHUB_REF_NAME": "v1.2.3", "GITHUB_ENV": str(tmp_path / "env")}
-    words = ["bash", "-e", "-c", step("name", "Name")["run"]]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    command = ["bash", "-e", "-c", step("name", "Name")["run"]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == expected
     assert done.stderr == (f"{UNNAMED.format(name)}\n" if expected else "")
     registry = name.partition("/")[0]
@@ -202,9 +202,9 @@ def test_what_is_published_was_run_before_and_what_is_signed_is_what_was_pushed(
 
 
 def test_what_publishes_runs_nobodys_newest_and_shows_its_own_token_to_no_registry() -> None:
-    every = [one for job in WORKFLOW["jobs"].values() for one in job["steps"]]
-    used = [one["uses"] for one in every if "uses" in one]
-    assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", one)] == []
-    assert {one["with"]["persist-credentials"] for one in every if "checkout" in one.get("uses", "")} == {False}
+    every = [entry for job in WORKFLOW["jobs"].values() for entry in job["steps"]]
+    used = [entry["uses"] for entry in every if "uses" in entry]
+    assert [entry for entry in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", entry)] == []
+    assert {entry["with"]["persist-credentials"] for entry in every if "checkout" in entry.get("uses", "")} == {False}
     login = step("uses", "docker/login-action")["with"]
     assert (login["registry"], login["password"]) == ("${{ env.REGISTRY }}", "${{ secrets.REGISTRY_TOKEN }}")

@@ -29,7 +29,7 @@ def commands() -> list[str]:
 
 def test_no_document_installs_from_an_index_what_no_index_has_of_ours() -> None:
     """Whoever takes the name there would be root on each node."""
-    found = commands()
-    assert len(found) > 3
-    named = [command for command in found if OUR_NAME.search(command.partition(" install ")[2])]
+    documented = commands()
+    assert len(documented) > 3
+    named = [command for command in documented if OUR_NAME.search(command.partition(" install ")[2])]
     assert [command for command in named if "--no-index" not in command] == []

@@ -56,16 +56,16 @@ def wake(node: Node) -> str:
 
 @needs_nodes
 def test_an_idle_node_is_checked_by_what_lies_beside_the_script(installed: Installed) -> None:
-    said = {}
+    output_of = {}
     for name, image in ((SICK, lost(SICK)), (HEALTHY, healthy_p5(HEALTHY))):
         image = with_whole_machine(with_file(image, "/opt/clusterproof", Link(str(installed.environment))))
         with entered(image, name) as node:
-            said[name] = wake(node)
+            output_of[name] = wake(node)
             kept = {path.name for path in (node.root / "var/log/clusterproof").iterdir()}
             assert kept >= {"idle.jsonl", "idle.exit", "report", "history.sqlite"}
-    assert said[SICK].startswith("FAILED: ")
-    assert "GPU responsiveness" in said[SICK]
-    assert not said[HEALTHY].startswith(("FAILED", "not checked")), said[HEALTHY]
+    assert output_of[SICK].startswith("FAILED: ")
+    assert "GPU responsiveness" in output_of[SICK]
+    assert not output_of[HEALTHY].startswith(("FAILED", "not checked")), output_of[HEALTHY]
 
 
 STARTED = """setpriv --reuid={user} --clear-groups {folder}/slurmstepd 600 >/dev/null &

@@ -94,8 +94,8 @@ def test_a_fixture_that_is_used_by_itself_is_used_by_checks_too(runs: Runs) -> N
         """
     )
     runs.checks(test_other="def test_gpu(gpu): assert gpu.index == 0")
-    data = runs.over([node("gpu001", nvml=nvml(gpu(0)))])
-    data.stdout.fnmatch_lines(["*fixture 'gpu' not found*"])  # a device is no fixture, and pytest says so
+    run = runs.over([node("gpu001", nvml=nvml(gpu(0)))])
+    run.stdout.fnmatch_lines(["*fixture 'gpu' not found*"])  # a device is no fixture, and pytest says so
     assert {result.check for result in runs.results} == {"gpu"}
 
 
@@ -130,15 +130,15 @@ WORKERS = pytest.mark.parametrize("workers", ALONE_OR_NOT)
 
 def test_a_plugin_that_watches_tests_sees_every_check(runs: Runs) -> None:
     runs.checks(conftest=WATCHING, test_it=LIGHT)
-    data = runs.over([saying("gpu001", "pass")], "-s")
-    data.stdout.fnmatch_lines(["SEEN setup report of setup call report of call teardown report of teardown"])
+    run = runs.over([saying("gpu001", "pass")], "-s")
+    run.stdout.fnmatch_lines(["SEEN setup report of setup call report of call teardown report of teardown"])
 
 
 def test_a_plugin_that_watches_may_know_an_item_by_the_very_object_that_is_its_id(runs: Runs) -> None:
     hooks = "setup(item)", "call(item)", "makereport(item, call)", "teardown(item)"
     watching = "".join(f"def pytest_runtest_{hook}:\n    known.add(id(item.nodeid))\n" for hook in hooks)
-    one = "def pytest_runtest_logfinish(nodeid):\n    assert known in ({id(nodeid)}, set())\n"
-    runs.checks(conftest=f"known = set()\n{watching}{one}", test_it=LIGHT)
+    plugin = "def pytest_runtest_logfinish(nodeid):\n    assert known in ({id(nodeid)}, set())\n"
+    runs.checks(conftest=f"known = set()\n{watching}{plugin}", test_it=LIGHT)
     assert runs.over([saying("gpu001", "pass")]).ret == 0
 
 
@@ -148,12 +148,12 @@ def test_plugins_that_watch_change_no_verdict_no_record_and_no_letter(runs: Runs
     kept = []
     for conftest in ("", WATCHING):
         runs.checks(conftest=conftest)
-        data = runs.over(all_verdicts(), "--junitxml", "junit.xml", *workers)
-        assert data.ret == 1
+        run = runs.over(all_verdicts(), "--junitxml", "junit.xml", *workers)
+        assert run.ret == 1
         assert runs.verdicts == VERDICTS
         cases = junit_cases(runs.folder / "junit.xml")
-        properties = {name: [data.attrib for data in case.iter("property")] for name, case in cases.items()}
-        letters = [line for line in data.outlines if line.startswith("test_it.py ") and not workers]
+        properties = {name: [run.attrib for run in case.iter("property")] for name, case in cases.items()}
+        letters = [line for line in run.outlines if line.startswith("test_it.py ") and not workers]
         records = sorted(({**record, "duration_s": 0} for record in runs.records), key=lambda record: record["node"])
         kept.append((letters, records, properties))
     assert kept[0] == kept[1]
@@ -177,7 +177,7 @@ def test_what_a_plugin_skips_is_not_applicable_and_what_it_breaks_is_incomplete(
         test_it=LIGHT,
     )
     runs.over(all_verdicts())
-    data = {result.node: (result.verdict.value, result.message) for result in runs.results}
-    assert data["gpu001"] == ("not applicable", "not today")
-    assert data["gpu008"][0] == "incomplete"
-    assert data["gpu002"][0] == "fail"
+    by_node = {result.node: (result.verdict.value, result.message) for result in runs.results}
+    assert by_node["gpu001"] == ("not applicable", "not today")
+    assert by_node["gpu008"][0] == "incomplete"
+    assert by_node["gpu002"][0] == "fail"

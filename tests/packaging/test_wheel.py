@@ -61,24 +61,24 @@ def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_pa
         "def test_kernel(node):\n    assert node.boot.kernel.startswith('6.'), 'old; expected 6'\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    words = ["--pyargs", "clusterproof.checks", "test_own.py", "--cluster", "demo", "--nodes", "gpu001"]
-    ran = installed.pytest(tmp_path, *words, "--results", "own.jsonl", "-q", *workers)
-    data = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
-    assert {"kernel", "gpu.no_xid"} <= data, ran.stdout + ran.stderr
+    arguments = ["--pyargs", "clusterproof.checks", "test_own.py", "--cluster", "demo", "--nodes", "gpu001"]
+    ran = installed.pytest(tmp_path, *arguments, "--results", "own.jsonl", "-q", *workers)
+    checks = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
+    assert {"kernel", "gpu.no_xid"} <= checks, ran.stdout + ran.stderr
 
 
 @pytest.mark.long
 def test_workers_come_to_the_same_verdicts(installed: Installed, tmp_path: Path) -> None:
-    data = {}
+    by_run = {}
     for name, workers in (("alone", []), ("workers", ["-n", "2"]), ("pytest's own", ["--pyargs", "-n", "2"])):
         pytests = ["python", "-m", "pytest", "--pyargs", "clusterproof.checks"]
         program = pytests if "--pyargs" in workers else ["clusterproof"]
-        words = ["--cluster", "demo", "--no-report", "-q", "-m", "prolog", "--results", name, *workers]
-        ran = installed.run(tmp_path, *program, *words)
+        arguments = ["--cluster", "demo", "--no-report", "-q", "-m", "prolog", "--results", name, *workers]
+        ran = installed.run(tmp_path, *program, *arguments)
         assert ran.returncode == 1, ran.stdout + ran.stderr
-        data[name] = verdicts(tmp_path / name)
-    assert data["alone"]
-    assert data["alone"] == data["workers"] == data["pytest's own"]
+        by_run[name] = verdicts(tmp_path / name)
+    assert by_run["alone"]
+    assert by_run["alone"] == by_run["workers"] == by_run["pytest's own"]
 
 
 @pytest.mark.long

@@ -19,21 +19,21 @@ DISABLED = '[disabled."host.word"]\nreason = "nobody listens"\nuntil = {day}\n'
 def test_a_disabled_check_is_not_applicable_and_says_why(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR))
-    data = runs.over([saying("gpu001", "bad")])
+    run = runs.over([saying("gpu001", "bad")])
     (result,) = runs.results
     assert result.verdict is Verdict.NOT_APPLICABLE
     assert result.message == "disabled by clusterproof.toml until 2999-12-31: nobody listens"
-    assert data.ret == EXIT_UNCHECKED  # no other check ran
-    data.stdout.fnmatch_lines(["policy: host.word is disabled until 2999-12-31: nobody listens"])
+    assert run.ret == EXIT_UNCHECKED  # no other check ran
+    run.stdout.fnmatch_lines(["policy: host.word is disabled until 2999-12-31: nobody listens"])
 
 
 @WAYS
 def test_a_check_runs_again_once_its_exception_has_ended(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=PAST))
-    data = runs.over([saying("gpu001", "bad")])
-    assert counts(data) == {"failed": 1}
-    data.stdout.fnmatch_lines(["policy: host.word runs: its exception ended on 2020-01-31 (nobody listens)"])
+    run = runs.over([saying("gpu001", "bad")])
+    assert counts(run) == {"failed": 1}
+    run.stdout.fnmatch_lines(["policy: host.word runs: its exception ended on 2020-01-31 (nobody listens)"])
 
 
 @WAYS
@@ -52,9 +52,9 @@ def test_a_verdict_is_read_as_the_policy_says(
 ) -> None:
     runs.checks(test_it=checks)
     runs.pytester.makefile(".toml", clusterproof=f'[verdicts."host.word"]\n{rule}\n')
-    data = runs.over([saying("gpu001", word)])
+    run = runs.over([saying("gpu001", word)])
     assert [result.verdict for result in runs.results] == [verdict]
-    assert data.ret == exit_code
+    assert run.ret == exit_code
 
 
 @pytest.mark.parametrize("text", ["", "\n"])
@@ -67,16 +67,16 @@ def test_an_empty_file_that_is_named_is_refused(runs: Runs, text: str) -> None:
 def test_a_rule_about_no_check_is_refused_with_the_nearest_name(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remaps"))
-    data = runs.over([saying("gpu001", "pass")])
-    assert data.ret == 4
-    data.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is not a check (did you mean gpu.row_remap?)*"])
+    run = runs.over([saying("gpu001", "pass")])
+    assert run.ret == 4
+    run.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is not a check (did you mean gpu.row_remap?)*"])
 
 
 def test_what_a_refused_policy_would_change_is_not_shown(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remaps"))
-    data = runs.over([saying("gpu001", "pass")], "-p", "clusterproof.plugins.suite.terminal")
-    assert (data.ret, "policy:" in data.stdout.str()) == (4, False)
+    run = runs.over([saying("gpu001", "pass")], "-p", "clusterproof.plugins.suite.terminal")
+    assert (run.ret, "policy:" in run.stdout.str()) == (4, False)
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_a_check_of_a_sites_own_has_numbers_of_its_own_in_the_policy(runs: Runs,
 def test_workers_read_verdicts_by_the_same_policy(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.pytester.makefile(".toml", clusterproof='[verdicts."host.word"]\nfail = "concern"\n')
-    data = runs.over([saying("gpu001", "bad"), saying("gpu002", "pass")], "-n2")
-    assert counts(data) == {"passed": 1, "concern": 1}
+    run = runs.over([saying("gpu001", "bad"), saying("gpu002", "pass")], "-n2")
+    assert counts(run) == {"passed": 1, "concern": 1}

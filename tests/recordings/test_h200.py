@@ -24,40 +24,47 @@ OF_THE_MACHINE = {  # its name server is absent, and nothing synchronises its cl
 }
 
 
-def of_recording(runs: Runs, name: str, *words: str) -> Mapping[str, Result]:
+def of_recording(runs: Runs, name: str, *arguments: str) -> Mapping[str, Result]:
     """Each check's result on a recording."""
-    runs.run("--cluster", f"replay:{H200 / name}", *words, "--results", str(runs.results_file), *CHECKS)
+    runs.run("--cluster", f"replay:{H200 / name}", *arguments, "--results", str(runs.results_file), *CHECKS)
     return {result.check: result for result in runs.results}
 
 
-def findings(said: Mapping[str, Result]) -> dict[str, Verdict]:
-    return {name: one.verdict for name, one in said.items() if one.verdict in (Verdict.FAIL, Verdict.CONCERN)}
+def findings(results: Mapping[str, Result]) -> dict[str, Verdict]:
+    return {
+        name: result.verdict for name, result in results.items() if result.verdict in (Verdict.FAIL, Verdict.CONCERN)
+    }
 
 
 def test_nothing_is_reported_of_an_idle_gpu(runs: Runs) -> None:
-    said = of_recording(runs, "idle")
-    assert findings(said) == OF_THE_MACHINE
-    assert len([name for name, one in said.items() if name.startswith("gpu.") and one.verdict is Verdict.PASS]) >= 20
-    assert said["gpu.inforom"].verdict is said["gpu.row_remap"].verdict is Verdict.PASS
+    results = of_recording(runs, "idle")
+    assert findings(results) == OF_THE_MACHINE
+    assert (
+        len([name for name, result in results.items() if name.startswith("gpu.") and result.verdict is Verdict.PASS])
+        >= 20
+    )
+    assert results["gpu.inforom"].verdict is results["gpu.row_remap"].verdict is Verdict.PASS
 
 
 def test_faults_of_programs_are_no_faults_of_the_gpu(runs: Runs) -> None:
-    said = of_recording(runs, "after_crashes")
-    assert findings(said) == {**OF_THE_MACHINE, "host.segfaults": Verdict.CONCERN}
-    assert said["gpu.no_xid"].verdict is Verdict.PASS
+    results = of_recording(runs, "after_crashes")
+    assert findings(results) == {**OF_THE_MACHINE, "host.segfaults": Verdict.CONCERN}
+    assert results["gpu.no_xid"].verdict is Verdict.PASS
 
 
 def test_a_process_that_holds_the_gpu_is_named(runs: Runs) -> None:
-    said = of_recording(runs, "held")
-    assert set(findings(said)) == {*OF_THE_MACHINE, "host.segfaults", "gpu.no_leftover_processes"}
-    assert "python3 (pid 1611)" in said["gpu.no_leftover_processes"].message
+    results = of_recording(runs, "held")
+    assert set(findings(results)) == {*OF_THE_MACHINE, "host.segfaults", "gpu.no_leftover_processes"}
+    assert "python3 (pid 1611)" in results["gpu.no_leftover_processes"].message
 
 
 def test_a_job_gets_what_the_node_has(runs: Runs) -> None:
-    said = of_recording(runs, "job", "-m", "job")
-    assert findings(said) == {"host.ulimits": Verdict.CONCERN}
-    assert {name for name, one in said.items() if one.verdict is Verdict.INCOMPLETE} == set()
-    assert said["software.container_devices"].verdict is said["software.container_libraries"].verdict is Verdict.PASS
+    results = of_recording(runs, "job", "-m", "job")
+    assert findings(results) == {"host.ulimits": Verdict.CONCERN}
+    assert {name for name, result in results.items() if result.verdict is Verdict.INCOMPLETE} == set()
+    assert (
+        results["software.container_devices"].verdict is results["software.container_libraries"].verdict is Verdict.PASS
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,8 +80,8 @@ def test_a_job_gets_what_the_node_has(runs: Runs) -> None:
     ],
 )
 def test_what_was_measured_under_load_is_read(runs: Runs, check: str, verdict: Verdict, words: str) -> None:
-    said = of_recording(runs, "perf", "-m", "perf", "-k", check.rpartition(".")[2])[check]
-    assert (said.verdict, words in said.message) == (verdict, True), said.message
+    result = of_recording(runs, "perf", "-m", "perf", "-k", check.rpartition(".")[2])[check]
+    assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
 @pytest.mark.parametrize(
@@ -84,6 +91,6 @@ def test_what_was_measured_under_load_is_read(runs: Runs, check: str, verdict: V
 def test_without_names_all_is_said_as_with_them(runs: Runs, name: str, words: tuple[str, ...]) -> None:
     named = of_recording(runs, name, *words)
     nameless = of_recording(runs, name, *words, "--redact")
-    assert {one: result.verdict for one, result in nameless.items()} == {
-        one: result.verdict for one, result in named.items()
+    assert {check: result.verdict for check, result in nameless.items()} == {
+        check: result.verdict for check, result in named.items()
     }

@@ -40,9 +40,9 @@ def v100() -> NodeImage:
 BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
 
 
-def of(data: NodeEvidence) -> set[str]:
+def of(evidence: NodeEvidence) -> set[str]:
     """The paths in a node's evidence whose kind is not declared."""
-    answers = data.collectors.items()
+    answers = evidence.collectors.items()
     return {path for name, answer in answers for path in undeclared(answer.value, schema_of(name), name)}
 
 
@@ -62,8 +62,8 @@ def undeclared(value: object, place: ValueKind, path: str) -> Iterator[str]:
 def test_every_value_of_the_demo_cluster_is_declared() -> None:
     recorded = sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())
     assert len(recorded) == 16
-    found = {path for one in recorded for path in of(load(one.read_bytes()))}
-    assert found == set(), DECLARE
+    paths = {path for recording in recorded for path in of(load(recording.read_bytes()))}
+    assert paths == set(), DECLARE
 
 
 @needs_nodes
@@ -76,9 +76,9 @@ def test_every_value_that_a_healthy_node_reports_is_declared(base: Callable[[], 
 def test_every_field_that_checks_read_is_declared() -> None:
     read = {
         f"{of_class.__module__}.{of_class.__name__}.{field.key}": field.key
-        for found in walk_packages(facts.__path__, f"{facts.__name__}.")
-        if ".on_node." not in found.name  # these import modules that nodes have
-        for of_class in vars(import_module(found.name)).values()
+        for module in walk_packages(facts.__path__, f"{facts.__name__}.")
+        if ".on_node." not in module.name  # these import modules that nodes have
+        for of_class in vars(import_module(module.name)).values()
         if isinstance(of_class, type)
         for field in vars(of_class).values()
         if isinstance(field, Field)
@@ -88,24 +88,26 @@ def test_every_field_that_checks_read_is_declared() -> None:
 
 
 def test_what_nobody_declared_is_kept_word_by_word() -> None:
-    data = node("n1", rack={"place": "zorg-7", "state": "active", "count": 123456789012, "index": 7})
+    evidence = node("n1", rack={"place": "zorg-7", "state": "active", "count": 123456789012, "index": 7})
     redaction = Redaction(Cluster("c", "ssh", (Target("n1"),)))
-    shown = redaction.evidence(data).collectors["rack"].value
+    shown = redaction.evidence(evidence).collectors["rack"].value
     assert shown == {"place": "name-1", "state": "active", "count": 0, "index": 7}
 
 
 @needs_nodes
 @pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
 def test_a_healthy_node_has_the_same_verdicts_without_its_names(base: Callable[[], NodeImage]) -> None:
-    data = [healthy(base), *peers(base)]
-    redaction = Redaction(Cluster("fakes", "local", tuple(Target(one.node) for one in data)))
+    evidence_of_nodes = [healthy(base), *peers(base)]
+    redaction = Redaction(Cluster("fakes", "local", tuple(Target(evidence.node) for evidence in evidence_of_nodes)))
     kept: list[NodeEvidence] = []
     with redaction.rewriting(kept.append) as learn:
-        for one in data:
-            learn(one)
-    before, after = results(data[0], peers=data[1:]), results(kept[0], peers=kept[1:])
-    assert {check: one.verdict for check, one in after.items()} == {check: one.verdict for check, one in before.items()}
-    assert NODE not in {one.node for one in after.values()}
+        for evidence in evidence_of_nodes:
+            learn(evidence)
+    before, after = results(evidence_of_nodes[0], peers=evidence_of_nodes[1:]), results(kept[0], peers=kept[1:])
+    assert {check: evidence.verdict for check, evidence in after.items()} == {
+        check: evidence.verdict for check, evidence in before.items()
+    }
+    assert NODE not in {evidence.node for evidence in after.values()}
 
 
 def test_the_kernels_functions_are_kept_and_a_process_that_runs_them_is_not_named() -> None:

@@ -33,9 +33,9 @@ def redacted(names: list[str], *nodes: NodeEvidence, **addresses: str) -> list[d
     return [to_json(evidence) for evidence in written]
 
 
-def text_of(data: str, *names: str) -> str:
+def text_of(line: str, *names: str) -> str:
     """A redacted line of the kernel log, in a cluster with these nodes."""
-    (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, data]]}))
+    (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, line]]}))
     return str(record["collectors"]["kernel_log"]["value"]["lines"][0][1])
 
 
@@ -107,14 +107,14 @@ def test_what_names_a_thing_becomes_a_word(text: str, expected: str) -> None:
 
 
 def test_a_name_has_the_same_word_everywhere() -> None:
-    data = node(
+    first_node = node(
         "ip-10-1-2-3.ec2.internal",
         boot=boot(hostname="ip-10-1-2-3"),
         kernel_log={"lines": [[1.0, "ip-10-1-2-3 lost 10.1.2.3"]]},
         mounts={"mounts": [{"path": "/fsx", "source": "10.1.2.3:/export", "options": "addr=10.1.2.3,rw"}]},
     )
     other = node("gpu002", kernel_log={"lines": [[1.0, "peer ip-10-1-2-3.ec2.internal (10.1.2.3) is slow"]]})
-    first, second = redacted(["ip-10-1-2-3.ec2.internal", "gpu002"], data, other)
+    first, second = redacted(["ip-10-1-2-3.ec2.internal", "gpu002"], first_node, other)
     assert first["node"] == first["collectors"]["boot"]["value"]["hostname"] == "node1"
     assert first["collectors"]["kernel_log"]["value"]["lines"] == [[1.0, "node1 lost address-1"]]
     assert first["collectors"]["mounts"]["value"]["mounts"][0] == {
@@ -246,7 +246,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
     assume(host.rstrip("0123456789-") not in COMMON)
     plain = (one + "|" + two).replace("{}", "")
     assume(not any(name in plain for name in (host, secret, serial)))
-    data = node(
+    evidence = node(
         host,
         boot=boot(hostname=host),
         platform={"vendor": one.replace("{}", secret), "serial": serial},
@@ -257,7 +257,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
         limits=Collected(Status.DENIED, detail=two.replace("{}", host)),
     )
     mute = unreached("gpu999", Unreached.LOST, f"{one} | {two}".replace("{}", f"{secret} {host}"))
-    written = json.dumps(redacted([host, "gpu999"], data, mute), ensure_ascii=False).lower()
+    written = json.dumps(redacted([host, "gpu999"], evidence, mute), ensure_ascii=False).lower()
     bare = secret.removeprefix("GPU-").lower()
     for name in (host, host.split(".")[0], bare, serial):
         assert name not in written

@@ -18,17 +18,17 @@ def names_in(folder: Path) -> set[str]:
     """Every name in a recording, found without using the code under test."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.json")]
     keys = "node|hostname|serial|uuid|boot_id|name|instance_id|image_id"
-    found = set(re.findall(rf'"(?:{keys})": "([^"]+)"', "".join(texts)))
-    found |= set(re.findall(r"\b10\.\d+\.\d+\.\d+\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "".join(texts)))
+    names = set(re.findall(rf'"(?:{keys})": "([^"]+)"', "".join(texts)))
+    names |= set(re.findall(r"\b10\.\d+\.\d+\.\d+\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "".join(texts)))
     devices = re.compile(r"rdmap\d+s0|NVIDIA .*|[a-z]+\d{0,2}|nvme\dn1|C\d|POLL|nvidia-\w+|0+|[0-]+")
-    return {name.removeprefix("GPU-") for name in found if not devices.fullmatch(name) and name != "rdmap"}
+    return {name.removeprefix("GPU-") for name in names if not devices.fullmatch(name) and name != "rdmap"}
 
 
 @pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs, workers: list[str]) -> None:
-    data = {}
+    ended = {}
     for option in ([], ["--redact"]):
-        data[bool(option)] = runs.run(
+        ended[bool(option)] = runs.run(
             *("--cluster=demo", str(ROOT / "checks"), f"--rootdir={ROOT}", "-p", "no:cacheprovider", "-v", "-rA"),
             *("--results=results.jsonl", f"--record=kept{bool(option)}", "--junitxml=junit.xml", "--html=page.html"),
             *("-o", "strict_markers=true", "--import-mode=importlib", *option, *workers),
@@ -36,14 +36,14 @@ def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs,
         runs.results_file.rename(runs.folder / f"results{bool(option)}.jsonl")
     plain, hidden = (read_results(runs.folder / f"results{option}.jsonl") for option in (False, True))
     word = {f"gpu{number:03d}": f"node{number:02d}" for number in range(1, 17)} | {"demo": "cluster"}
-    assert {(one.check, word[one.node], one.verdict) for one in plain} == {
-        (one.check, one.node, one.verdict) for one in hidden
+    assert {(result.check, word[result.node], result.verdict) for result in plain} == {
+        (result.check, result.node, result.verdict) for result in hidden
     }
     assert len(hidden) == len(plain) > 400
     names = names_in(ROOT / "fixtures" / "demo")
     assert {"gpu001", "gpu016"} < names
     assert len(names) > 200
-    output = "\n".join(line for line in data[True].outlines if not line.startswith(("rootdir", "configfile")))
+    output = "\n".join(line for line in ended[True].outlines if not line.startswith(("rootdir", "configfile")))
     kept = "".join(path.read_text(encoding="utf-8") for path in sorted((runs.folder / "keptTrue").rglob("*.json")))
     files = [runs.folder / name for name in ("resultsTrue.jsonl", "junit.xml", "page.html")]
     for written in (output, kept, *(file.read_text(encoding="utf-8") for file in files)):
@@ -66,22 +66,22 @@ def test_a_redacted_recording_replays_with_the_same_verdicts(runs: Runs) -> None
 def test_a_redacted_recording_lies_beside_nothing_that_has_names(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.over([saying("gpu001", "pass")], "--record", "kept")
-    data = runs.over([saying("gpu001", "pass")], "--redact", "--record", "kept")
-    assert data.ret == pytest.ExitCode.USAGE_ERROR
-    data.stderr.fnmatch_lines(["*--record kept with --redact: files are there*expected a new folder"])
+    run = runs.over([saying("gpu001", "pass")], "--redact", "--record", "kept")
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    run.stderr.fnmatch_lines(["*--record kept with --redact: files are there*expected a new folder"])
 
 
 def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUILD_URL", "https://ci7.example.com/job")
     monkeypatch.setattr("platform.node", lambda: "operators-laptop")
     runs.checks(test_it=LIGHT)
-    data = runs.run(
+    run = runs.run(
         *("--cluster", runs.cluster([saying("gpu001", "pass")], name="prod-west"), "--redact"),
         *("--junitxml=junit.xml", "--html=page.html"),
     )
     page = (runs.folder / "page.html").read_text(encoding="utf-8")
     junit = (runs.folder / "junit.xml").read_text(encoding="utf-8")
-    for text in (data.stdout.str(), page, junit):
+    for text in (run.stdout.str(), page, junit):
         assert "prod-west" not in text
         assert "operators-laptop" not in text
         assert "ci7.example.com" not in text
@@ -90,8 +90,8 @@ def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pyt
 
 def test_this_machine_as_the_cluster_is_not_named_either(runs: Runs) -> None:
     runs.checks(test_it="def test_it(node): assert node.boot.hostname == node.name")
-    data = runs.run("--cluster=local", "--redact", "--results", str(runs.results_file), "--record=kept")
-    assert data.ret == 0, data.stdout.str()
+    run = runs.run("--cluster=local", "--redact", "--results", str(runs.results_file), "--record=kept")
+    assert run.ret == 0, run.stdout.str()
     assert set(runs.verdicts) == {"node1"}
     kept = (runs.folder / "kept" / "nodes" / "node1.json").read_text(encoding="utf-8")
     assert f'"{socket.gethostname()}"' not in kept

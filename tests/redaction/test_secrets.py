@@ -28,19 +28,19 @@ IN_PLACES = [secret for secret in EVERY if secret != "8.8.4.21"]  # where a vers
 def survivors(written: str, secrets: list[str]) -> list[str]:
     """The secrets in a text, in any case, or as encoded in JSON and URLs."""
     small = written.lower()
-    found = [secret for secret in secrets if secret.lower() in small or json.dumps(secret)[1:-1].lower() in small]
-    return [*found, *(["zorg"] if "zorg" in small else [])]
+    surviving = [secret for secret in secrets if secret.lower() in small or json.dumps(secret)[1:-1].lower() in small]
+    return [*surviving, *(["zorg"] if "zorg" in small else [])]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_no_secret_survives_in_a_text(sentence: str) -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
-    data = {
+    shown = {
         (kind, secret): redaction.text(sentence.replace("{{", "{").replace("}}", "}").replace("{}", secret))
         for kind, secret in SECRETS
     }
-    assert {pair: text for pair, text in data.items() if survivors(text, [pair[1]])} == {}
+    assert {pair: text for pair, text in shown.items() if survivors(text, [pair[1]])} == {}
 
 
 GLUED = (
@@ -55,10 +55,10 @@ SMALL = ("54.23.11.9", "8.8.4.21")  # numbers that may also be versions
 def test_no_secret_survives_with_something_glued_to_it(glued: str) -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
     secrets = [*EVERY, *SMALL, "192.168.4.77", "100.64.3.7", "203.0.113.5"]
-    data = {secret: redaction.text(f"lost {glued.format(secret)} again") for secret in secrets}
-    assert {secret: text for secret, text in data.items() if survivors(text, [secret])} == {}
-    data = {secret: redaction.version(glued.format(secret)) for secret in secrets if secret not in SMALL}
-    assert {secret: text for secret, text in data.items() if survivors(text, [secret])} == {}
+    shown = {secret: redaction.text(f"lost {glued.format(secret)} again") for secret in secrets}
+    assert {secret: text for secret, text in shown.items() if survivors(text, [secret])} == {}
+    shown = {secret: redaction.version(glued.format(secret)) for secret in secrets if secret not in SMALL}
+    assert {secret: text for secret, text in shown.items() if survivors(text, [secret])} == {}
 
 
 @pytest.mark.parametrize("before", ["::ffff:", "[::ffff:", "64:ff9b::", "::", "addr:::ffff:"])
@@ -84,8 +84,8 @@ def test_small_numbers_where_a_version_is_expected_are_an_address_where_a_host_s
 
 def test_two_secrets_stay_two() -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
-    data = [redaction.text(f"lost {secret} again") for _, secret in SECRETS]
-    assert len(set(data)) == len(SECRETS)
+    shown = [redaction.text(f"lost {secret} again") for _, secret in SECRETS]
+    assert len(set(shown)) == len(SECRETS)
 
 
 def values_of(place: ValueKind, secrets: Iterator[str]) -> object:
@@ -114,12 +114,12 @@ def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
     for number in range(len(IN_PLACES)):  # so that each secret gets to every place
         nodes.append(evidence(f"zn{number}", secrets))
         next(secrets)
-    redaction = Redaction(Cluster("zcluster", "ssh", tuple(Target(one.node) for one in nodes)))
+    redaction = Redaction(Cluster("zcluster", "ssh", tuple(Target(node_evidence.node) for node_evidence in nodes)))
     kept: list[NodeEvidence] = []
     with redaction.rewriting(kept.append) as learn:
-        for one in nodes:
-            learn(one)
-    written = json.dumps([to_json(one) for one in kept], ensure_ascii=False)
+        for node_evidence in nodes:
+            learn(node_evidence)
+    written = json.dumps([to_json(node_evidence) for node_evidence in kept], ensure_ascii=False)
     assert survivors(written, IN_PLACES) == []
 
 
@@ -142,21 +142,23 @@ def lines(secrets: Iterator[str]) -> list[list[object]]:
 def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
     """Nodes of the demo cluster with secrets in their evidence: in every text, in some, and in the log."""
     for number, path in enumerate(sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())[:6]):
-        data = load(path.read_bytes())
+        recorded = load(path.read_bytes())
         name = ("zephyr-7", "osprey.zorg.example", "n00417", "gpu-node-west", "дарья", "ip-10-7-13-212.ec2.internal")[
             number
         ]
         changed = {
             collector: replace(
-                one, value=one.value if (number + place) % 2 else planted(one.value, secrets), detail=next(secrets)
+                collected,
+                value=collected.value if (number + place) % 2 else planted(collected.value, secrets),
+                detail=next(secrets),
             )
-            for place, (collector, one) in enumerate(data.collectors.items())
+            for place, (collector, collected) in enumerate(recorded.collectors.items())
         }
         if "kernel_log" in changed:
             changed["kernel_log"] = Collected(
-                Status.READ, {**data.collectors["kernel_log"].value, "lines": lines(secrets)}
+                Status.READ, {**recorded.collectors["kernel_log"].value, "lines": lines(secrets)}
             )
-        yield replace(data, node=name, collectors=changed, probe=planted(dict(data.probe), secrets))
+        yield replace(recorded, node=name, collectors=changed, probe=planted(dict(recorded.probe), secrets))
     for why in Unreached:
         yield NodeEvidence(
             f"zn-{why.value}", unreached=why, detail=f"{next(secrets)}:22: {next(secrets)} as {next(secrets)}"
@@ -216,15 +218,18 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     secrets = cycle(every)
     nodes = list(demo(secrets))
     recording, out = runs.folder / "recorded", runs.folder / "out"
-    targets = tuple(Target(one.node, "10.7.13.211", "zalice", 22, "zorg-gpt9-pretrain", "zorg-box") for one in nodes)
+    targets = tuple(
+        Target(node_evidence.node, "10.7.13.211", "zalice", 22, "zorg-gpt9-pretrain", "zorg-box")
+        for node_evidence in nodes
+    )
     settings = {
         "region": "us-west-2",
         "arn": "arn:aws:sagemaker:us-west-2:123456778901:cluster/zorgzorgzorg",
         "partition": "zorg-p",
     }
     write_cluster(recording, Cluster("zorg-cluster", "ssh", targets, settings, (f"not validated: {every[3]}",)))
-    for one in nodes:
-        write_node(recording, one)
+    for node_evidence in nodes:
+        write_node(recording, node_evidence)
     control = {
         collector: Collected(Status.READ, values_of(schema_of(collector), secrets), next(secrets))
         for collector in collectors()
@@ -249,7 +254,7 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     )
     assert ran.ret == 1, ran.stdout.str()[-2000:]
     written = [("terminal", "\n".join([*ran.outlines, *ran.errlines])), *all_written(out)]
-    assert {where: found for where, text in written if (found := survivors(text, every))} == {}
+    assert {where: left for where, text in written if (left := survivors(text, every))} == {}
     assert set(FILES) <= {where for where, _ in written}
 
 
@@ -288,5 +293,5 @@ def test_no_secret_survives_of_a_capture(runs: Runs) -> None:
         *("--report=out/report", "--bundle=out/bundle.tar.zst", "--junitxml=out/junit.xml"),
     )
     written = [("terminal", "\n".join([*ran.outlines, *ran.errlines])), *all_written(runs.folder / "out")]
-    assert {where: found for where, text in written if (found := survivors(text, every))} == {}
+    assert {where: left for where, text in written if (left := survivors(text, every))} == {}
     assert len(written) > 10, ran.stdout.str()[-2000:]

@@ -30,9 +30,9 @@ def breaches(element: ET.Element) -> list[str]:
     """Everything that Jenkins would reject."""
     children, attributes = JENKINS[element.tag]
     required = {name[1:] for name in attributes if name.startswith("!")}
-    found = [f"{element.tag} has {child.tag}" for child in element if child.tag not in children]
-    found += [f"{element.tag} lacks {name}" for name in required - element.attrib.keys()]
-    found += [f"{element.tag} has {name}" for name in element.attrib.keys() - {n.lstrip("!") for n in attributes}]
+    messages = [f"{element.tag} has {child.tag}" for child in element if child.tag not in children]
+    messages += [f"{element.tag} lacks {name}" for name in required - element.attrib.keys()]
+    messages += [f"{element.tag} has {name}" for name in element.attrib.keys() - {n.lstrip("!") for n in attributes}]
     if not JENKINS_TIME.fullmatch(element.get("time", "") if element.tag.startswith("testsuite") else ""):
-        found.append(f"time {element.get('time')}")
-    return found + [breach for child in element for breach in breaches(child)]
+        messages.append(f"time {element.get('time')}")
+    return messages + [breach for child in element for breach in breaches(child)]

@@ -33,16 +33,18 @@ DAY_S = 86_400.0
 def demo_page() -> str:
     """The page of the demo cluster."""
     cluster = resolve("demo")
-    data = replay(DEMO, cluster)
-    results = [evaluate(check, one) for one in nodes(cluster, data).values() for check in node_checks().values()]
-    return document(run_of(results, list(data.values())))
+    evidence = replay(DEMO, cluster)
+    results = [
+        evaluate(check, facts) for facts in nodes(cluster, evidence).values() for check in node_checks().values()
+    ]
+    return document(run_of(results, list(evidence.values())))
 
 
 @cache
 def page_with_history() -> str:
     """Twelve nodes in three groups, one of which fails sometimes, with a falling busbw."""
     names = [f"gpu{number:03d}" for number in range(1, NODES + 1)]
-    data = [node(name, nvml=nvml(*(_gpu(name, index) for index in range(GPUS)))) for name in names]
+    evidence = [node(name, nvml=nvml(*(_gpu(name, index) for index in range(GPUS)))) for name in names]
     verdicts = {"gpu002": Verdict.FAIL, "gpu009": Verdict.INCOMPLETE, "gpu010": Verdict.CONCERN}
     results = [
         result(
@@ -53,8 +55,8 @@ def page_with_history() -> str:
         for verdict in (verdicts.get(name, Verdict.PASS) if check == "ecc" else Verdict.PASS,)
     ]
     cluster = Cluster("prod", "ssh", tuple(Target(name, group=f"rack-{at // 4 + 1}") for at, name in enumerate(names)))
-    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {one.node: one for one in data}))
-    return document(replace(run_of(results, data), facts=facts, past=past(names), site=SITE))
+    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {of_node.node: of_node for of_node in evidence}))
+    return document(replace(run_of(results, evidence), facts=facts, past=past(names), site=SITE))
 
 
 @cache

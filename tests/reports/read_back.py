@@ -20,13 +20,17 @@ ALL = tuple(verdict.value for verdict in Verdict)
 def truth(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
     """Check, node and verdict of each result."""
     results = read_results(folder / "results.jsonl")
-    return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
+    return sorted(
+        (result.check, result.node, result.verdict.value) for result in results if result.verdict.value in verdicts
+    )
 
 
 def found(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
     """Check, node and verdict of each result, repeated for every verdict among its findings."""
-    results = [one for result in read_results(folder / "results.jsonl") for one in result.by_verdict]
-    return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
+    results = [single for result in read_results(folder / "results.jsonl") for single in result.by_verdict]
+    return sorted(
+        (single.check, single.node, single.verdict.value) for single in results if single.verdict.value in verdicts
+    )
 
 
 def named(nodes: str) -> Iterable[str]:
@@ -44,12 +48,12 @@ def block(page: str) -> dict[str, object]:
 
 def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
     raw = block((folder / "report.html").read_text(encoding="utf-8"))
-    words = {verdict.letter: verdict.value for verdict in Verdict}
+    verdict_of_letter = {verdict.letter: verdict.value for verdict in Verdict}
     names = [*raw["nodes"], raw["cluster"]]  # type: ignore[misc]
     for check, letters in zip(raw["checks"], raw["letters"], strict=True):  # type: ignore[call-overload]
         for name, letter in zip(names, letters, strict=True):
             if letter != " ":
-                yield check[0], name, words[letter]
+                yield check[0], name, verdict_of_letter[letter]
 
 
 def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:

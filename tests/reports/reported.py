@@ -55,10 +55,10 @@ def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str 
 def run_of(results: Iterable[Result], data: Sequence[NodeEvidence] | None = None, **more: Any) -> Run:
     """A run with these results; by default its nodes reported nothing."""
     results = list(results)
-    names = dict.fromkeys(one.node for one in results if not one.is_of_cluster)
+    names = dict.fromkeys(entry.node for entry in results if not entry.is_of_cluster)
     data = [node(name) for name in names] if data is None else data
-    cluster = Cluster("prod", "ssh", tuple(Target(one.node) for one in data))
-    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {one.node: one for one in data}))
+    cluster = Cluster("prod", "ssh", tuple(Target(entry.node) for entry in data))
+    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {entry.node: entry for entry in data}))
     settings: dict[str, Any] = {
         "began": BEGAN,
         "seconds": 12.34,
@@ -81,6 +81,6 @@ def of_each_verdict() -> list[Result]:
         result("gpu.ecc", names[5], Verdict.NOT_APPLICABLE, "no GPU on this node"),
         *(result("gpu.ecc", name) for name in names[6:]),
     ]
-    words = [result("host.word", name, Verdict.PASS) for name in names[:4]]
+    passed = [result("host.word", name, Verdict.PASS) for name in names[:4]]
     whole = result("control_plane.quota", "prod", Verdict.FAIL, "8; expected 16", subject="cluster")
-    return [*ecc, *words, whole]
+    return [*ecc, *passed, whole]

@@ -74,8 +74,8 @@ def run(between: PairwiseRun | None) -> Run:
 
 def section(between: PairwiseRun | None) -> str:
     """The section's HTML; empty if there is none."""
-    found = re.search(r'<section id="pairs".*?</section>', document(run(between)), re.DOTALL)
-    return found[0] if found else ""
+    match = re.search(r'<section id="pairs".*?</section>', document(run(between)), re.DOTALL)
+    return match[0] if match else ""
 
 
 @cache

@@ -52,10 +52,10 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         write_recording(PairFault("two", faults, nodes=len(NODES)), where / "recording", NODES)
         cluster = ["replay:recording", "-m", "perf"]
     (where / "headline").write_text(HEADLINES[request.param])
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
-    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--report", ".", "--cluster", *cluster]
-    words += ["--junitxml", "pytest.xml", "--html", "pytest.html", "--self-contained-html"]
-    ran = subprocess.run(words, cwd=where, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    command += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--report", ".", "--cluster", *cluster]
+    command += ["--junitxml", "pytest.xml", "--html", "pytest.html", "--self-contained-html"]
+    ran = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     (where / "terminal.txt").write_text(ran.stdout, encoding="utf-8")
     return where
@@ -63,7 +63,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def of_nodes(raw: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """The results about nodes: pairs are in no row of a grid."""
-    return [one for one in raw if "~" not in one[1]]
+    return [row for row in raw if "~" not in row[1]]
 
 
 def test_the_grid_has_every_verdict_on_a_node(run: Path) -> None:
@@ -121,8 +121,8 @@ class Blocks(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.is_summary:
-            verdict, checks, words = self.found.pop()
-            self.found.append((verdict, checks, words + data))
+            verdict, checks, text = self.found.pop()
+            self.found.append((verdict, checks, text + data))
 
     def handle_endtag(self, tag: str) -> None:
         self.is_summary = self.is_summary or tag == "b"
@@ -134,15 +134,15 @@ def findings(pairs: Iterable[tuple[str, str, str]]) -> list[tuple[str, ...]]:
     """Check, node and verdict of worded findings: `3 of 16 nodes (gpu[003,007-008]), …`."""
     return sorted(
         (check, node, verdict)
-        for verdict, check, words in pairs
-        for node in named((re.search(r"\s(?:node|pair)s?\s+\((\S+?)\)", words) or ["", ""])[1])
+        for verdict, check, text in pairs
+        for node in named((re.search(r"\s(?:node|pair)s?\s+\((\S+?)\)", text) or ["", ""])[1])
     )
 
 
 def in_the_page(run: Path) -> Iterable[tuple[str, str, str]]:
-    for verdict, checks, words in Blocks((run / "report.html").read_text(encoding="utf-8")).found:
+    for verdict, checks, text in Blocks((run / "report.html").read_text(encoding="utf-8")).found:
         if verdict in BY_FINDING:
-            yield verdict, checks[0], words
+            yield verdict, checks[0], text
 
 
 def in_markdown(run: Path) -> Iterable[tuple[str, str, str]]:
@@ -155,17 +155,17 @@ def in_markdown(run: Path) -> Iterable[tuple[str, str, str]]:
 
 def in_the_mail(run: Path) -> Iterable[tuple[str, str, str]]:
     for paragraph in (run / "summary.txt").read_text(encoding="utf-8").split("\n\n"):
-        words = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
-        if words:
-            yield words[1].lower(), words[2], words[3]
+        match = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
+        if match:
+            yield match[1].lower(), match[2], match[3]
 
 
 def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
     text = (run / "terminal.txt").read_text(encoding="utf-8")
-    for verdict, words, check in re.findall(
+    for verdict, sentence, check in re.findall(
         r"^(FAIL|CONCERN)  +(\S.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
     ):
-        yield verdict.lower(), check, re.sub(r",\n +", ",", words)  # a long nodeset continues on the next line
+        yield verdict.lower(), check, re.sub(r",\n +", ",", sentence)  # a long nodeset continues on the next line
 
 
 @pytest.mark.parametrize("read", [in_the_page, in_markdown, in_the_mail, in_the_terminal])
@@ -177,8 +177,8 @@ def test_forms_for_people_name_every_node_that_fails_or_is_of_concern(
 
 def test_forms_for_people_name_every_gap(run: Path) -> None:
     page = [
-        (set(checks), words.partition("incomplete ")[2].partition(":")[0])
-        for verdict, checks, words in Blocks((run / "report.html").read_text(encoding="utf-8")).found
+        (set(checks), text.partition("incomplete ")[2].partition(":")[0])
+        for verdict, checks, text in Blocks((run / "report.html").read_text(encoding="utf-8")).found
         if verdict == "incomplete"
     ]
     raw = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
@@ -192,8 +192,8 @@ def test_forms_for_people_name_every_gap(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["report.html", "summary.md", "summary.txt", "terminal.txt", "pytest.html"])
 def test_forms_for_people_have_the_same_sentence(run: Path, name: str) -> None:
-    words = " ".join((run / name).read_text(encoding="utf-8").replace("\\", "").split())
-    assert (run / "headline").read_text() in words
+    text = " ".join((run / name).read_text(encoding="utf-8").replace("\\", "").split())
+    assert (run / "headline").read_text() in text
 
 
 def test_every_form_begins_with_the_same_thing_to_do(run: Path) -> None:
@@ -205,4 +205,4 @@ def test_every_form_begins_with_the_same_thing_to_do(run: Path) -> None:
     assert all(task in on_screen for task in line.split(" · ")[:-1])
     assert line in (run / "summary.md").read_text(encoding="utf-8").replace("\\", "")
     properties = ET.parse(run / "junit.xml").iterfind(".//property[@name='to_do']")
-    assert {str(one.get("value")) for one in properties} == {line}
+    assert {str(entry.get("value")) for entry in properties} == {line}

@@ -27,16 +27,16 @@ CATALOG = Catalog.of(NO_POLICY)
 
 
 def test_what_failed_is_an_error_and_a_concern_a_warning() -> None:
-    data = list(annotation_lines(of_each_verdict(), CATALOG))
-    assert [line.split()[0] for line in data] == ["::error", "::error", "::warning"]
-    assert data[0].startswith("::error title=Title of ecc%3A 2 of 7 nodes (gpu[002-003])%2C 2 GPUs::")
-    assert "gpu[002-003]: GPU 1: 14 errors; expected 0%0Ado: Do something.%0Acheck: gpu.ecc" in data[0]
+    lines = list(annotation_lines(of_each_verdict(), CATALOG))
+    assert [line.split()[0] for line in lines] == ["::error", "::error", "::warning"]
+    assert lines[0].startswith("::error title=Title of ecc%3A 2 of 7 nodes (gpu[002-003])%2C 2 GPUs::")
+    assert "gpu[002-003]: GPU 1: 14 errors; expected 0%0Ado: Do something.%0Acheck: gpu.ecc" in lines[0]
 
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_what_a_node_says_stays_in_its_line(word: str) -> None:
-    said = f"{word}\n::stop-commands::x\r::set-env name=A::b"
-    (line,) = annotation_lines([result("gpu.ecc", word, Verdict.FAIL, said)], CATALOG)
+    message = f"{word}\n::stop-commands::x\r::set-env name=A::b"
+    (line,) = annotation_lines([result("gpu.ecc", word, Verdict.FAIL, message)], CATALOG)
     assert LINE.fullmatch(line)
 
 
@@ -61,8 +61,8 @@ COMMAND = re.compile(r"^\s*::(?!error title|warning title)|##\w*\[", re.MULTILIN
 def test_what_a_node_says_is_no_command_however_its_lines_are_folded(words: tuple[str, str], tmp_path: Path) -> None:
     shutil.copytree(DEMO, tmp_path / "recording")
     for path in (tmp_path / "recording" / "nodes").glob("gpu00[12].json"):
-        said = "".join(f"{'x' * length} ::add-mask::x ##[error]y " for length in range(20))
-        path.write_text(path.read_text().replace('"96.00.A5.00.01"', json.dumps(said), 3))
+        message = "".join(f"{'x' * length} ::add-mask::x ##[error]y " for length in range(20))
+        path.write_text(path.read_text().replace('"96.00.A5.00.01"', json.dumps(message), 3))
     of_package = ("--pyargs", "clusterproof.checks") if words[0] == "pytest" else ()
     start = ("-m", "pytest") if words[0] == "pytest" else ("-c", MAIN)
     command = [sys.executable, *start, *words[1:], "replay:recording", "--report", "out", *of_package]

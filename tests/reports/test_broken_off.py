@@ -38,9 +38,9 @@ REDACTED_OR_NOT.append(pytest.param("--history", ""))  # it remembers no redacte
 
 def in_shell(runs: Runs, script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell command line in which `$PYTEST` runs the suite."""
-    words = f"{sys.executable} -m pytest -p clusterproof.plugins.cluster -p no:cacheprovider"
-    data = {**os.environ, "PYTEST": words}
-    return subprocess.run(["bash", "-c", script], cwd=runs.folder, env=data, capture_output=True, text=True)
+    command = f"{sys.executable} -m pytest -p clusterproof.plugins.cluster -p no:cacheprovider"
+    environment = {**os.environ, "PYTEST": command}
+    return subprocess.run(["bash", "-c", script], cwd=runs.folder, env=environment, capture_output=True, text=True)
 
 
 @NEEDS_ROOT
@@ -57,13 +57,13 @@ def test_a_full_disk_costs_what_lies_on_it_and_no_verdict(runs: Runs, option: st
     fill = f"head -c 4096 /dev/zero >{full}/history.other" if option == "--bundle" else "true"  # it is small
     script = f"mount -t tmpfs -o size=4k none {full}; {fill}; {run}; {keep}"
     ran = in_shell(runs, f"exec unshare --mount sh -c {shlex.quote(script)}")
-    data = ran.stdout + ran.stderr
-    assert ran.returncode == 2, data
-    assert "Traceback" not in data
-    assert "INTERNALERROR" not in data
-    assert "the word is bad; expected pass" in data
-    assert "INTERRUPTED" not in data  # everything was evaluated
-    assert "No space left on device" in data or "disk" in data
+    output = ran.stdout + ran.stderr
+    assert ran.returncode == 2, output
+    assert "Traceback" not in output
+    assert "INTERNALERROR" not in output
+    assert "the word is bad; expected pass" in output
+    assert "INTERRUPTED" not in output  # everything was evaluated
+    assert "No space left on device" in output or "disk" in output
     for kept in copy.rglob("*.*"):
         if not kept.name.startswith("history"):  # SQLite's own
             assert kept.suffix == ".json" or kept.name == "results.jsonl.part", f"half of it is kept: {kept}"
@@ -147,17 +147,17 @@ def test_a_file_that_cannot_be_begun_is_a_wrong_command_line(
 ) -> None:
     runs.checks(test_it=LIGHT)
     (tmp_path / "file").touch()
-    data = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/report")
-    assert data.ret == 4
-    data.stderr.fnmatch_lines([f"ERROR: {option}*{words}"])
+    run = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/report")
+    assert run.ret == 4
+    run.stderr.fnmatch_lines([f"ERROR: {option}*{words}"])
 
 
-WORDS = {f"gpu{number:03d}": "bad" if number in (1, 6) else "pass" for number in range(1, 9)}
+WORD_OF_NODE = {f"gpu{number:03d}": "bad" if number in (1, 6) else "pass" for number in range(1, 9)}
 CHECKS = ("host.word", "gpu.word_of_gpu")  # the first runs on all nodes, then the second
 CHOSEN = [
     Result(check, node, Verdict.PASS if word == "pass" else Verdict.FAIL)
     for check in CHECKS
-    for node, word in WORDS.items()
+    for node, word in WORD_OF_NODE.items()
 ]
 FORMS = {"terminal", "report.html", "summary.md", "summary.txt", "junit.xml", "metrics.prom", "results.jsonl"}
 FORMS |= {"pytest.xml", "history"}
@@ -165,7 +165,7 @@ FORMS |= {"pytest.xml", "history"}
 
 def cut(runs: Runs, how: Cut, *more: str, checks: str = LIGHT) -> Ran:
     runs.checks(test_1=checks, test_2=DEVICES)
-    cluster = runs.cluster(saying(node, word) for node, word in WORDS.items())
+    cluster = runs.cluster(saying(node, word) for node, word in WORD_OF_NODE.items())
     return cut_run(["--cluster", cluster, *more], how, CHOSEN, runs.folder / "cut", runs.folder)
 
 
@@ -199,11 +199,11 @@ def test_what_was_not_evaluated_leaves_no_node_fit_in_any_form(
 
 def test_after_so_many_results_so_many_checks_of_so_many_nodes_have_ended(runs: Runs) -> None:
     ran = cut(runs, Cut("SIGINT", 11))
-    words = "INTERRUPTED: 11 of 16 checks ended, all of them on 3 of 8 nodes"
+    line = "INTERRUPTED: 11 of 16 checks ended, all of them on 3 of 8 nodes"
     assert (len(ran.ended), ran.proven) == (11, 2)  # gpu001 fails
     for name in ("summary.txt", "summary.md", "report.html"):
-        assert words in " ".join((ran.folder / name).read_text(encoding="utf-8").replace("*", "").split()), name
-    assert (ran.folder / "summary.txt").read_text(encoding="utf-8").startswith(words)
+        assert line in " ".join((ran.folder / name).read_text(encoding="utf-8").replace("*", "").split()), name
+    assert (ran.folder / "summary.txt").read_text(encoding="utf-8").startswith(line)
 
 
 def test_a_full_disk_under_the_reports_leaves_no_form_that_is_not_whole(runs: Runs) -> None:

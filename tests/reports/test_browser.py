@@ -38,9 +38,11 @@ ROWS = "#grid-table tbody tr"
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the demo cluster."""
     cluster = resolve("demo")
-    data = replay(DEMO, cluster)
-    evaluated = [evaluate(check, one) for one in nodes(cluster, data).values() for check in node_checks().values()]
-    return written(tmp_path_factory.mktemp("demo"), evaluated, list(data.values()))
+    evidence = replay(DEMO, cluster)
+    evaluated = [
+        evaluate(check, facts) for facts in nodes(cluster, evidence).values() for check in node_checks().values()
+    ]
+    return written(tmp_path_factory.mktemp("demo"), evaluated, list(evidence.values()))
 
 
 @pytest.fixture(scope="module")
@@ -48,33 +50,35 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a thousand nodes, some failed and one without an answer."""
     healthy = load((DEMO / "nodes" / "gpu001.json").read_text())
     driver = healthy.collectors["nvml"]
-    data: list[NodeEvidence] = []
+    evidence: list[NodeEvidence] = []
     results: list[Result] = []
     for number in range(1, MANY + 1):
         name = f"gpu{number:04d}"
-        gpus = [{**one, "uuid": one["uuid"].replace("GPU-", f"GPU-{number:04d}")} for one in driver.value["gpus"]]
+        gpus = [
+            {**record, "uuid": record["uuid"].replace("GPU-", f"GPU-{number:04d}")} for record in driver.value["gpus"]
+        ]
         nvml_of_its_own = replace(driver, value={**driver.value, "gpus": gpus})
-        data.append(replace(healthy, node=name, collectors={**healthy.collectors, "nvml": nvml_of_its_own}))
+        evidence.append(replace(healthy, node=name, collectors={**healthy.collectors, "nvml": nvml_of_its_own}))
         for check in range(CHECKS):
             is_sick = number % 20 == 0 and check == number % 7
             verdict = Verdict.INCOMPLETE if number == 501 else Verdict.FAIL if is_sick else Verdict.PASS
             message = f"GPU {check} of {name} is ill; expected health" if verdict is not Verdict.PASS else ""
             results.append(result(f"gpu.check_{check}", name, verdict, message, cause="" if is_sick else "silence"))
-    return written(tmp_path_factory.mktemp("many"), results, data)
+    return written(tmp_path_factory.mktemp("many"), results, evidence)
 
 
-def written(folder: Path, results: list[Result], data: list[NodeEvidence]) -> Path:
+def written(folder: Path, results: list[Result], evidence: list[NodeEvidence]) -> Path:
     """The page of these results."""
     page = folder / "report.html"
-    page.write_text(document(run_of(results, data)), encoding="utf-8", errors="backslashreplace")
+    page.write_text(document(run_of(results, evidence)), encoding="utf-8", errors="backslashreplace")
     return page
 
 
-def search(chromium: Browser, words: str) -> str:
+def search(chromium: Browser, text: str) -> str:
     """Type into the search; returns what is then shown."""
     field = chromium.find("#search")
     field.clear()
-    field.send_keys(words)
+    field.send_keys(text)
     return str(chromium.find("#shown").text)
 
 
@@ -119,16 +123,16 @@ def test_search_finds_nodes_by_name_uuid_and_check(
     chromium: Browser, many: Path, words: str, findings: int, nodes: int
 ) -> None:
     chromium.open(many)
-    data = search(chromium, words)
+    shown = search(chromium, words)
     assert len(chromium.texts(SHOWN)) == findings
-    assert data.endswith(f"{nodes:,} of 1,000 nodes")
+    assert shown.endswith(f"{nodes:,} of 1,000 nodes")
 
 
 def test_filters_leave_what_was_chosen(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
     everything = len(chromium.texts(SHOWN))
     chromium.find("input[name=F]").click()
-    assert [words.split()[0] for words in chromium.texts(SHOWN)] == ["CONCERN"] * 2
+    assert [text.split()[0] for text in chromium.texts(SHOWN)] == ["CONCERN"] * 2
     chromium.find("input[name=F]").click()
     Select(chromium.find("#subsystem")).select_by_value("storage")
     assert len(chromium.texts(SHOWN)) == 1 < everything
@@ -149,17 +153,17 @@ def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path)
     chromium.open(demo)
     next(link for link in chromium.driver.find_elements("css selector", f"{ROWS} a") if link.text == "gpu003").click()
     text = chromium.awaited("#node").text
-    data = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["collectors"]
-    for record in data["nvml"]["value"]["gpus"]:
+    collectors = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["collectors"]
+    for record in collectors["nvml"]["value"]["gpus"]:
         assert record["uuid"] in text
     assert "GPU 1, GPU 5: uncorrected ECC errors: 14 in DRAM" in text
     assert "rdmap[" in text
-    assert data["versions"]["value"]["components"]["libfabric"]["version"] in text
+    assert collectors["versions"]["value"]["components"]["libfabric"]["version"] in text
     assert not chromium.find("#main").is_displayed()
     assert chromium.driver.switch_to.active_element.get_attribute("id") == "node"
     chromium.find("#node details.collector summary").click()
     shown = chromium.find("#node details.collector pre").text
-    assert json.loads(shown) == data[next(iter(data))]["value"]
+    assert json.loads(shown) == collectors[next(iter(collectors))]["value"]
     chromium.driver.back()
     assert chromium.awaited("#main").is_displayed()
     assert chromium.complaints() == []
@@ -212,13 +216,13 @@ def test_every_control_and_table_has_a_name_for_a_screen_reader(chromium: Browse
     tree = chromium.tell("Accessibility.getFullAXTree")["nodes"]
     roles = {"button", "checkbox", "combobox", "searchbox", "link", "region", "columnheader", "rowheader"}
     nameless = [
-        one["role"]["value"]
-        for one in tree
-        if not one["ignored"] and one["role"]["value"] in roles and not one["name"]["value"]
+        element["role"]["value"]
+        for element in tree
+        if not element["ignored"] and element["role"]["value"] in roles and not element["name"]["value"]
     ]
     assert nameless == []
     assert {"main", "navigation", "search", "searchbox", "status"} <= {
-        one["role"]["value"] for one in tree if "role" in one
+        element["role"]["value"] for element in tree if "role" in element
     }
 
 
@@ -243,8 +247,8 @@ def test_a_narrow_window_scrolls_only_downwards(chromium: Browser, demo: Path, w
 def test_on_paper_every_finding_is_open_and_no_control_is_left(chromium: Browser, demo: Path, tmp_path: Path) -> None:
     chromium.open(demo)
     (tmp_path / "page.pdf").write_bytes(chromium.printed())
-    words = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
-    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    command = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "NOT FIT" in text
     assert "check the application; expected none" in " ".join(text.split())  # a concern, which is collapsed on screen
     assert "Subsystem" not in text
@@ -261,13 +265,13 @@ def test_without_script_the_findings_are_there(chromium: Browser, demo: Path) ->
 
 
 def test_what_hostile_nodes_say_is_shown_and_never_run(chromium: Browser, tmp_path: Path) -> None:
-    data = [
+    evidence = [
         node(word, boot=boot(hostname=word, kernel=word), nvml=nvml(gpu(0, uuid=word)), odd={word: [word]})
         for word in HOSTILE
     ]
     results = [result("gpu.ecc", word, Verdict.FAIL, word) for word in HOSTILE]
     results += [result("gpu.other", word, Verdict.INCOMPLETE, word, title=word) for word in HOSTILE]
-    chromium.open(written(tmp_path, results, data))
+    chromium.open(written(tmp_path, results, evidence))
     for number in range(len(HOSTILE)):
         chromium.run("location.hash = '#node=' + encodeURIComponent(data.nodes[arguments[0]]); show()", number)
         chromium.run("for (const one of document.querySelectorAll('#node details')) one.open = true")

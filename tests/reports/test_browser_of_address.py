@@ -29,9 +29,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def shows(chromium: Browser, words: str) -> None:
+def shows(chromium: Browser, text: str) -> None:
     """Wait until this many are shown: a browser reports a changed hash a moment later."""
-    WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: words in chromium.find("#shown").text)
+    WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: text in chromium.find("#shown").text)
 
 
 def test_what_was_chosen_stands_in_the_address_and_a_link_to_it_shows_the_same(chromium: Browser, demo: Path) -> None:
@@ -129,8 +129,8 @@ def test_on_paper_it_is_said_what_a_filter_leaves_out(chromium: Browser, demo: P
     def printed(where: str) -> str:
         chromium.open(demo, where)
         (tmp_path / "page.pdf").write_bytes(chromium.printed())
-        words = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        command = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert "1 of 16 nodes" in printed("#q=gpu003")
     assert "16 of 16 nodes" not in printed("")

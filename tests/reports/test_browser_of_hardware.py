@@ -28,8 +28,8 @@ pytestmark = needs_chromium
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo cluster's page from `--cluster demo`, with the findings on two of its nodes."""
     cluster = resolve("demo")
-    data = replay(DEMO, cluster)
-    results = [result("host.boot", name) for name in data]
+    evidence = replay(DEMO, cluster)
+    results = [result("host.boot", name) for name in evidence]
     results += [
         result("gpu.nvlink_active", "gpu002", Verdict.FAIL, "GPU 7: NVLink 5 inactive", devices=("GPU 7",)),
         result(
@@ -37,9 +37,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         result("network.memlock", "gpu008", Verdict.FAIL, "8 MiB", team="image", owner="hyperpod-nccl", section="17"),
     ]
-    facts = ClusterFacts(cluster, NodeEvidence("demo"), nodes(cluster, data))
+    facts = ClusterFacts(cluster, NodeEvidence("demo"), nodes(cluster, evidence))
     path = tmp_path_factory.mktemp("hardware") / "report.html"
-    path.write_text(document(replace(run_of(results, list(data.values())), facts=facts)), encoding="utf-8")
+    path.write_text(document(replace(run_of(results, list(evidence.values())), facts=facts)), encoding="utf-8")
     return path
 
 
@@ -113,7 +113,7 @@ def test_a_filter_of_one_node_filters_everything(chromium: Browser, demo: Path) 
 
 def test_the_owner_of_a_finding_is_its_team_and_the_skill_stands_in_small_print(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
-    assert [one.text for one in chromium.driver.find_elements("css selector", "#owner option")] == [
+    assert [option.text for option in chromium.driver.find_elements("css selector", "#owner option")] == [
         "all",
         "hardware",
         "hyperpod-node-debugger § G",
@@ -135,5 +135,5 @@ def test_the_heat_map_opens_on_the_strongest_outlier_and_says_value_peers_and_wh
     assert chromium.count("#gpu-bands path.absent") == 1  # gpu005, which was not reached, and gpu010 are empty columns
     assert chromium.run("return document.querySelector('.heat .absent').getAttribute('d').split('M').length - 1") == 2
     chromium.run("describeGpu(2, 1, (node) => data.pool[data.gpus[heat.by.value][3][node]])")
-    words = chromium.find("#gpu-detail").text
-    assert "uncorrected ECC errors 14: counts what should be zero; of 111 GPUs the middle is 0" in words
+    text = chromium.find("#gpu-detail").text
+    assert "uncorrected ECC errors 14: counts what should be zero; of 111 GPUs the middle is 0" in text

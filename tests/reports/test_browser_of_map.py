@@ -116,7 +116,7 @@ def test_pointing_at_a_small_cell_says_which_node_it_is(chromium: Browser, many:
 
 def test_each_tile_is_a_link_to_what_it_is_about_and_nothing_else(chromium: Browser, few: Path) -> None:
     chromium.open(few)
-    assert [words.split("\n")[0] for words in chromium.texts(".tiles a b")] == [
+    assert [text.split("\n")[0] for text in chromium.texts(".tiles a b")] == [
         "REPLACE",
         "FIX CONFIGURATION",
         "NOT PROVEN",
@@ -125,7 +125,7 @@ def test_each_tile_is_a_link_to_what_it_is_about_and_nothing_else(chromium: Brow
     assert "First replace gpu001: Title of replace." in chromium.find(".verdict").text
     chromium.find(".tiles a[data-action='fix configuration']").click()
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: chromium.find("#shown").text.endswith("1 of 4 nodes"))
-    assert [words.partition(":")[0] for words in chromium.texts(SHOWN)] == ["FAIL Title of fix"]
+    assert [text.partition(":")[0] for text in chromium.texts(SHOWN)] == ["FAIL Title of fix"]
     assert chromium.count("#map-places .cell:not(.out)") == 1
     assert chromium.count(".tiles a[aria-current]") == 1
     link = chromium.run("return location.hash")
@@ -142,6 +142,6 @@ def test_the_tile_of_what_is_fit_shows_the_nodes_that_are(chromium: Browser, few
 
 def test_the_footer_says_what_made_the_page_how_it_was_asked_and_how_long_it_took(chromium: Browser, few: Path) -> None:
     chromium.open(few)
-    words = chromium.find("footer").text
-    assert words.startswith("clusterproof ")
-    assert words.endswith("pytest --cluster prod · took 12.3 s")
+    text = chromium.find("footer").text
+    assert text.startswith("clusterproof ")
+    assert text.endswith("pytest --cluster prod · took 12.3 s")

@@ -85,7 +85,7 @@ def test_the_heat_map_shows_what_the_reader_chooses_and_says_where_the_most_is(c
     assert chromium.texts("#gpu-most li")[0] == f"{HOT[0]} GPU {HOT[1]}: 81 °C"
     assert chromium.count("#gpu-bands path.low-4") == 1
     choice = Select(chromium.find("#measure"))
-    assert [one.text for one in choice.options] == [
+    assert [option.text for option in choice.options] == [
         "temperature",
         "power",
         "graphics clock",
@@ -196,9 +196,9 @@ def test_no_word_is_broken_on_a_phone(chromium: Browser, demo: Path, where: str)
 def test_nothing_is_wider_than_the_window_and_no_heading_is_cut(
     chromium: Browser, page: Path, demo: Path, scheme: str, width: int
 ) -> None:
-    for one in (page, demo):
+    for opened in (page, demo):
         chromium.look(scheme, width)
-        chromium.open(one)
+        chromium.open(opened)
         assert chromium.run("return document.documentElement.scrollWidth") <= width
         cut = "h1, h2, h3, summary, dt, .tiles *, #grid-table thead th, .tools label"
         assert (

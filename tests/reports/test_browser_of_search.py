@@ -36,11 +36,11 @@ def of_nodes(folder: Path, *names: str) -> Path:
     return path
 
 
-def search(chromium: Browser, words: str) -> list[str]:
+def search(chromium: Browser, text: str) -> list[str]:
     """Type into the search; returns the nodes that are shown."""
     field = chromium.find("#search")
     field.clear()
-    field.send_keys(words)
+    field.send_keys(text)
     return list(chromium.run(FITTING))
 
 
@@ -112,7 +112,7 @@ def test_what_names_no_node_is_searched_as_text(chromium: Browser, demo: Path, w
 def test_findings_of_the_nodes_are_shown_and_no_other(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
     search(chromium, "gpu[002,012]")
-    titles = [words.partition(":")[0] for words in chromium.texts(SHOWN)]
+    titles = [text.partition(":")[0] for text in chromium.texts(SHOWN)]
     assert titles == ["FAIL Active NVLinks", "FAIL Locked memory limit", "FAIL Mount responsiveness"]
     assert chromium.find("#shown").text.endswith("2 of 16 nodes")
 

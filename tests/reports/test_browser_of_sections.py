@@ -48,8 +48,8 @@ def of_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     between = measured(PairFault("slow and dead", put))
     names = between.campaigns[0].journal.plan.nodes
     path = tmp_path_factory.mktemp("pairs") / "report.html"
-    data = run_of([result("network.not_a_straggler", name) for name in names], between=between)
-    path.write_text(document(data), encoding="utf-8")
+    run = run_of([result("network.not_a_straggler", name) for name in names], between=between)
+    path.write_text(document(run), encoding="utf-8")
     return path
 
 

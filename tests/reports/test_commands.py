@@ -136,21 +136,24 @@ def test_whatever_a_check_and_a_cluster_are_called_is_one_word_to_a_shell(why: s
     lines = commands(task, cluster("x", settings, INSTANCES[0], name=name))
     assert len(lines) == 1 or not (why + name).isprintable()
     for line in lines:
-        words = shlex.split(line)
-        assert shlex.join(words) == line or "nodename=ip-10-0-0-1" in words
-        assert len(words) <= 9
+        arguments = shlex.split(line)
+        assert shlex.join(arguments) == line or "nodename=ip-10-0-0-1" in arguments
+        assert len(arguments) <= 9
         assert line.isprintable()
 
 
 def test_more_nodes_than_one_call_takes_are_several_calls() -> None:
     targets = [Target(f"n{n}", address=f"sagemaker-cluster:abcdefghij12_workers-i-{n:017x}") for n in range(30)]
-    lines = commands(of("replace", *(one.name for one in targets)), cluster("hyperpod", HYPERPOD, *targets))
+    lines = commands(of("replace", *(target.name for target in targets)), cluster("hyperpod", HYPERPOD, *targets))
     assert [line.count(" i-") for line in lines] == [MAX_IDS, 30 - MAX_IDS]
 
 
 def test_what_would_fill_the_screen_is_only_on_the_page() -> None:
     targets = [Target(f"node-{n}.example.org") for n in range(300)]
-    where, task = cluster("k", {"kubernetes": "in-cluster"}, *targets), of("replace", *(one.name for one in targets))
+    where, task = (
+        cluster("k", {"kubernetes": "in-cluster"}, *targets),
+        of("replace", *(target.name for target in targets)),
+    )
     assert short_commands(task, where) == []
     assert len(commands(task, where)) == 1
 

@@ -26,9 +26,9 @@ def page(*results: Any, **more: Any) -> Page:
 
 
 def test_the_verdict_and_the_findings_read_without_script() -> None:
-    words = " ".join(page().text.split())
-    assert "not fit 8 nodes: 4 fit, 2 failed, 1 not proven" in words
-    assert "2 investigategpu[002-003]Title of ecc" in words
+    text = " ".join(page().text.split())
+    assert "not fit 8 nodes: 4 fit, 2 failed, 1 not proven" in text
+    assert "2 investigategpu[002-003]Title of ecc" in text
     for raw in (
         "fail Title of ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs",
         "gpu[002-003]: GPU 1: 14 errors; expected 0",
@@ -40,16 +40,16 @@ def test_the_verdict_and_the_findings_read_without_script() -> None:
         "pytest --cluster prod --nodes gpu005 -k test_ecc",
         "no GPU on this node",
     ):
-        assert raw in words
+        assert raw in text
 
 
 def test_a_healthy_cluster_is_said_to_be_fit_as_far_as_checked() -> None:
     raw = page(result("gpu.ecc", "gpu001"), exit_code=0)
-    words = " ".join(raw.text.split())
-    assert "fit 1 node: 1 fit" in words
-    assert "Nothing failed" in words
-    assert "Not measured" not in words
-    assert "Run again" not in words
+    text = " ".join(raw.text.split())
+    assert "fit 1 node: 1 fit" in text
+    assert "Nothing failed" in text
+    assert "Not measured" not in text
+    assert "Run again" not in text
 
 
 def test_only_the_pages_own_style_and_script_may_run_and_nothing_is_asked_of_the_network() -> None:
@@ -158,7 +158,7 @@ def test_devices_and_evidence_that_are_alike_stand_once() -> None:
     device = {"driver": "efa", "ports": [{"state": "4: ACTIVE", "rate": "100 Gb/sec"}]}
     rdma = {"devices": [{"name": f"rdmap{number}s0", **device} for number in (79, 80, 81)]}
     nodes = [node(f"gpu{number:03d}", rdma=rdma) for number in range(1, 50)]
-    data = page(*(result("gpu.ecc", one.node) for one in nodes), data=nodes).data
+    data = page(*(result("gpu.ecc", evidence.node) for evidence in nodes), data=nodes).data
     tables = [table for table in data["tables"] if table[0] == "RDMA devices"]
     assert [rows for _, _, rows in tables] == [[["rdmap[79-81]s0", "3", "efa", "", "4: ACTIVE", "100 Gb/sec"]]]
     assert data["evidence"]["values"] == [rdma]
@@ -169,7 +169,9 @@ def test_evidence_has_a_bound_and_the_sick_nodes_come_first() -> None:
         return node(name, log={"lines": [f"{name} {number}" * 9 for number in range(300)]})
 
     nodes = [heavy(f"gpu{number:03d}") for number in range(1, 201)]
-    results = [result("gpu.ecc", one.node, Verdict.FAIL if one is nodes[-1] else Verdict.PASS) for one in nodes]
+    results = [
+        result("gpu.ecc", evidence.node, Verdict.FAIL if evidence is nodes[-1] else Verdict.PASS) for evidence in nodes
+    ]
     raw = page(*results, data=nodes)
     kept = [number for number, (_, values) in enumerate(raw.data["evidence"]["nodes"]) if values]
     assert 199 in kept
@@ -189,15 +191,15 @@ def test_versions_show_who_differs_in_each_group() -> None:
         return node(name, versions={"components": {"driver": {"version": version}, "slurm": {"version": "24"}}})
 
     nodes = [of("gpu001", "580"), of("gpu002", "580"), of("gpu003", "575"), unreached("gpu004")]
-    words = page(*(result("gpu.ecc", one.node) for one in nodes), data=nodes).text
-    assert "driver5802 of 3575: gpu003" in words.replace("p5.48xlarge", "")
-    assert "1 components are the same" in words
+    text = page(*(result("gpu.ecc", evidence.node) for evidence in nodes), data=nodes).text
+    assert "driver5802 of 3575: gpu003" in text.replace("p5.48xlarge", "")
+    assert "1 components are the same" in text
 
 
 def test_what_was_not_chosen_is_named() -> None:
-    words = page(left_out={"perf.busbw": "The bus is slow"}).text
-    assert "1 check was not chosen for this run" in words
-    assert "perf.busbw The bus is slow" in words
+    text = page(left_out={"perf.busbw": "The bus is slow"}).text
+    assert "1 check was not chosen for this run" in text
+    assert "perf.busbw The bus is slow" in text
 
 
 def test_the_row_behind_the_nodes_has_the_name_of_what_was_evaluated() -> None:

@@ -42,7 +42,7 @@ def test_latest_leads_to_the_last_run_and_git_passes_over_all(runs: Runs) -> Non
     runs.plain("--cluster", runs.cluster([saying("gpu001", "pass")]))
     latest = runs.folder / "runs" / "latest"
     assert not latest.readlink().is_absolute()
-    assert [one.node for one in read_results(latest / "results.jsonl")] == ["gpu001"]
+    assert [entry.node for entry in read_results(latest / "results.jsonl")] == ["gpu001"]
     assert len(list((runs.folder / "runs" / "small").iterdir())) == 2
     assert (runs.folder / "runs" / ".gitignore").read_text() == "*\n"
 
@@ -140,9 +140,11 @@ def test_the_reports_of_a_run_are_written_once(runs: Runs, workers: list[str]) -
 def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Runs) -> None:
     (runs.folder / "runs").write_text("a file of somebody's")
     ran = over(runs)
-    data = [line for line in ran.outlines if "no report" in line]
-    assert len(data) == 1
-    assert re.match(r"no report, or not all of it: .*runs: Not a directory; expected a folder \(--report DIR", data[0])
+    messages = [line for line in ran.outlines if "no report" in line]
+    assert len(messages) == 1
+    assert re.match(
+        r"no report, or not all of it: .*runs: Not a directory; expected a folder \(--report DIR", messages[0]
+    )
     assert ran.ret == 1
     assert "8 nodes: 3 fit" in ran.stdout.str()
 
@@ -184,11 +186,13 @@ def test_the_summary_is_put_behind_that_of_a_github_job(runs: Runs, monkeypatch:
 
 def test_redacted_reports_name_nothing(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = node("secretnode7", boot=boot("bad", hostname="secretnode7"), nvml=nvml(gpu(0)))
-    cluster = runs.cluster([data, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster")
+    evidence = node("secretnode7", boot=boot("bad", hostname="secretnode7"), nvml=nvml(gpu(0)))
+    cluster = runs.cluster(
+        [evidence, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster"
+    )
     ran = runs.plain("--cluster", cluster, "--redact")
     (where,) = (runs.folder / "runs" / "cluster").iterdir()
-    names = ("secretnode", "secretcluster", str(data.collectors["nvml"].value["gpus"][0]["uuid"]))
+    names = ("secretnode", "secretcluster", str(evidence.collectors["nvml"].value["gpus"][0]["uuid"]))
     for path in [*where.iterdir()]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names if name in text], path.name

@@ -39,13 +39,13 @@ def rendered(text: str) -> tuple[str, str]:
 
 
 def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
-    html, words = rendered(markdown.markdown(run_of(of_each_verdict())))
+    html, shown = rendered(markdown.markdown(run_of(of_each_verdict())))
     assert "<h2>❌ prod: not fit</h2>" in html
     assert html.count("<tr>") == 1 + 2 + 1 + 1  # header, failures, concern, gap
-    assert "2 of 7 nodes (gpu[002-003]), 2 GPUs" in words
-    assert "GPU 1: 14 errors; expected 0" in words
+    assert "2 of 7 nodes (gpu[002-003]), 2 GPUs" in shown
+    assert "GPU 1: 14 errors; expected 0" in shown
     assert "<code>nvidia-smi -q | grep 'x'</code>" in html.replace("&#x27;", "'")
-    assert "pytest --cluster prod -k 'test_ecc or test_quota'" in words.replace("&#x27;", "'")
+    assert "pytest --cluster prod -k 'test_ecc or test_quota'" in shown.replace("&#x27;", "'")
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
 )
 def test_markdown_shows_a_nodes_words_as_they_are(name: str) -> None:
     html, _ = rendered(plain(name))
-    data = name.replace("\x00", "\ufffd")
+    named = name.replace("\x00", "\ufffd")
     shown = re.sub(r"^<p>|</p>\n$", "", html)
     for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&"), ("<!-- -->", "")):
         shown = shown.replace(entity, char)
-    assert shown == " ".join(data.split())
+    assert shown == " ".join(named.split())
 
 
 @pytest.mark.parametrize("name", ["@all", "ops@x.y", "#1", "a/b#1", "!1", "see @a-b"])
@@ -83,64 +83,64 @@ def test_no_node_writes_markup_into_the_summary(name: str) -> None:
 
 
 def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
-    data = text(run_of(of_each_verdict()))
-    assert data.startswith("INVESTIGATE gpu[002-003] (ecc) · INVESTIGATE the cluster (quota) · NOT PROVEN gpu005")
-    assert ("\n\nprod: not fit\n  8 nodes: 4 fit, 2 failed, 1 not proven") in data
+    mail = text(run_of(of_each_verdict()))
+    assert mail.startswith("INVESTIGATE gpu[002-003] (ecc) · INVESTIGATE the cluster (quota) · NOT PROVEN gpu005")
+    assert ("\n\nprod: not fit\n  8 nodes: 4 fit, 2 failed, 1 not proven") in mail
     assert (
         "FAIL gpu.ecc: Title of ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs\n"
         "  gpu[002-003]: GPU 1: 14 errors; expected 0\n"
         "  do: Do something.\n"
         "  owner: hyperpod-node-debugger § G\n"
-    ) in data
-    assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in data
-    assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in data
-    assert data.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
+    ) in mail
+    assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in mail
+    assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in mail
+    assert mail.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
 
 
 def test_the_mail_stays_short_however_much_is_wrong() -> None:
     results = [result(f"gpu.c{n}", f"odd-{n}-name-{n}", Verdict.FAIL, f"{n}: {HUGE[:4000]}") for n in range(300)]
-    data = text(run_of(results))
-    assert len(data) < 20_000
-    assert "… and 280 more kinds" in data
-    assert max(map(len, data.partition("Run the ")[0].splitlines())) <= max(WIDTH, 310)
+    mail = text(run_of(results))
+    assert len(mail) < 20_000
+    assert "… and 280 more kinds" in mail
+    assert max(map(len, mail.partition("Run the ")[0].splitlines())) <= max(WIDTH, 310)
 
 
 def test_a_healthy_cluster_takes_four_lines() -> None:
-    data = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
-    assert data.split("\n")[:2] == ["NOTHING TO DO · 1 fit", ""]
-    assert data.split("\n")[2:4] == ["prod: fit", "  1 node: 1 fit"]
-    assert len(data.split("\n")) == 7
+    mail = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
+    assert mail.split("\n")[:2] == ["NOTHING TO DO · 1 fit", ""]
+    assert mail.split("\n")[2:4] == ["prod: fit", "  1 node: 1 fit"]
+    assert len(mail.split("\n")) == 7
 
 
 # Prometheus
 
 
-def metrics(data: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+def metrics(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Each metric's samples, by their labels except the cluster's."""
     return {
         family.name.removeprefix("clusterproof_"): {
             tuple((key, value) for key, value in sample.labels.items() if key != "cluster"): sample.value
             for sample in family.samples
         }
-        for family in text_string_to_metric_families(data)
+        for family in text_string_to_metric_families(text)
     }
 
 
 def test_prometheus_reads_what_was_counted() -> None:
-    data = metrics(prometheus.prometheus(run_of(of_each_verdict())))
-    assert {labels[0][1]: count for labels, count in data["nodes"].items()} == {
+    counts = metrics(prometheus.prometheus(run_of(of_each_verdict())))
+    assert {labels[0][1]: count for labels, count in counts["nodes"].items()} == {
         "pass": 3,
         "concern": 1,
         "fail": 2,
         "incomplete": 1,
         "not applicable": 1,
     }
-    assert data["results"][("check", "gpu.ecc"), ("verdict", "fail")] == 2
-    assert data["node_results"][("node", "gpu001"), ("verdict", "fail")] == 0
-    assert data["run_timestamp_seconds"][()] == 1795271405
-    assert data["run_exit_code"][()] == 1
-    findings = [dict(labels) for labels in data["finding"]]
-    assert [(one["node"], one["check"], one["verdict"]) for one in findings] == [
+    assert counts["results"][("check", "gpu.ecc"), ("verdict", "fail")] == 2
+    assert counts["node_results"][("node", "gpu001"), ("verdict", "fail")] == 0
+    assert counts["run_timestamp_seconds"][()] == 1795271405
+    assert counts["run_exit_code"][()] == 1
+    findings = [dict(labels) for labels in counts["finding"]]
+    assert [(finding["node"], finding["check"], finding["verdict"]) for finding in findings] == [
         ("gpu002", "gpu.ecc", "fail"),
         ("gpu003", "gpu.ecc", "fail"),
         ("prod", "control_plane.quota", "fail"),
@@ -151,43 +151,43 @@ def test_prometheus_reads_what_was_counted() -> None:
 
 def test_every_metric_says_what_it_is_and_no_series_comes_twice() -> None:
     results = of_each_verdict()
-    data = prometheus.prometheus(run_of([*results, *results]))
-    series = [line.rpartition(" ")[0] for line in data.splitlines() if not line.startswith("#")]
+    exposition = prometheus.prometheus(run_of([*results, *results]))
+    series = [line.rpartition(" ")[0] for line in exposition.splitlines() if not line.startswith("#")]
     assert len(series) == len(set(series))
     names = {line.partition("{")[0] for line in series}
-    assert {line.split()[2] for line in data.splitlines() if line.startswith("# HELP")} == names
-    assert {line.split()[2] for line in data.splitlines() if line.startswith("# TYPE")} == names
+    assert {line.split()[2] for line in exposition.splitlines() if line.startswith("# HELP")} == names
+    assert {line.split()[2] for line in exposition.splitlines() if line.startswith("# TYPE")} == names
 
 
 def test_a_cluster_in_ruins_does_not_drown_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "MAX_FINDINGS", 3)
-    data = metrics(prometheus.prometheus(run_of(of_each_verdict())))
-    assert len(data["finding"]) == 3
-    assert {dict(labels)["verdict"] for labels in data["finding"]} == {"fail"}
-    assert data["findings_left_out"][()] == 2
+    counts = metrics(prometheus.prometheus(run_of(of_each_verdict())))
+    assert len(counts["finding"]) == 3
+    assert {dict(labels)["verdict"] for labels in counts["finding"]} == {"fail"}
+    assert counts["findings_left_out"][()] == 2
 
 
 @NODES
 def test_no_node_adds_a_metric_of_its_own(name: str) -> None:
-    data = prometheus.prometheus(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
-    assert len(data) < 10_000
-    assert not any(key.startswith("fake") for key in metrics(data))
-    assert len(metrics(data)["finding"]) == 1
+    exposition = prometheus.prometheus(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
+    assert len(exposition) < 10_000
+    assert not any(key.startswith("fake") for key in metrics(exposition))
+    assert len(metrics(exposition)["finding"]) == 1
 
 
 def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None:
     run = run_of([result("gpu.ecc", "gpu001", Verdict.NOT_APPLICABLE, "no GPU")], [])
-    words = "1 node: 1 not checked: no check applies"
-    assert text(run).startswith(f"prod: not checked\n  {words}\n")
-    assert markdown.markdown(run).startswith(f"## ❔ prod: not checked\n\n{words}")
+    line = "1 node: 1 not checked: no check applies"
+    assert text(run).startswith(f"prod: not checked\n  {line}\n")
+    assert markdown.markdown(run).startswith(f"## ❔ prod: not checked\n\n{line}")
     page = document(run)
-    assert words in page
+    assert line in page
     assert ">fit<" not in page.partition("<section")[0].partition("<body")[2]
 
 
 def test_a_run_without_any_evidence_has_its_reports_too() -> None:
-    data = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
-    run = run_of([], [data])
+    evidence = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
+    run = run_of([], [evidence])
     assert text(run).startswith("prod: not checked")
     assert breaches(ET.fromstring(suites(run))) == []
     assert metrics(prometheus.prometheus(run))["nodes"]
@@ -216,10 +216,10 @@ def forgers() -> list[Result]:
     ]
 
 
-def begun(data: str, indents: Iterable[int]) -> list[str]:
+def begun(text: str, indents: Iterable[int]) -> list[str]:
     """The lines that begin with forged words, where a report's own lines begin."""
     starts = tuple(f"{' ' * indent}{line[:18]}" for indent in indents for line in (*OWN, *OWN_AGAIN) if line)
-    return [line for line in data.split("\n") if "forged" in line and line.startswith(starts)]
+    return [line for line in text.split("\n") if "forged" in line and line.startswith(starts)]
 
 
 def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
@@ -228,15 +228,15 @@ def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
     terminal = "\n".join(line.text for lines in shown for line in lines)
     message = message_of("prod", run.results, 1, Changes(), PACKAGED)
     assert message is not None
-    for data, indents in (
+    for form, indents in (
         (text(run), (0, 2)),
         (terminal, (0, 12)),
         (message.body, (0,)),
         (markdown.markdown(run), (0,)),
-        *((result_text(one), (0,)) for one in run.results),
+        *((result_text(entry), (0,)) for entry in run.results),
     ):
-        assert "forged" in data
-        assert begun(data, indents) == []
+        assert "forged" in form
+        assert begun(form, indents) == []
 
 
 def test_no_line_of_a_suite_begins_with_what_a_node_says() -> None:

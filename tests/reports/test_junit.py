@@ -39,9 +39,9 @@ def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
     }
     failure = next(gpu.iter("failure"))
     assert failure.get("message") == "gpu[002-003]: GPU 1: 14 errors; expected 0"
-    data = (failure.text or "").splitlines()
-    assert data[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
-    assert "do: Do something." in data
+    lines = (failure.text or "").splitlines()
+    assert lines[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
+    assert "do: Do something." in lines
     blocks = [block.splitlines()[1:3] for block in (failure.text or "").split("\n\n")]
     assert blocks == [
         ["verdict: fail", "nodes: gpu[002-003]"],
@@ -115,16 +115,18 @@ def test_where_no_check_says_that_a_node_was_not_reached_each_is_an_error() -> N
 
 def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
     root = ET.fromstring(suites(run_of(of_each_verdict())))
-    data = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
-    assert data["cluster"] == "prod"
-    assert data["nodes"] == "gpu[001-008]"
-    assert data["owners"] == "hyperpod-node-debugger"
+    properties = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
+    assert properties["cluster"] == "prod"
+    assert properties["nodes"] == "gpu[001-008]"
+    assert properties["owners"] == "hyperpod-node-debugger"
 
 
 def test_the_owners_of_a_suite_are_those_that_its_findings_name() -> None:
-    data = [result("gpu.ecc", "n1", Verdict.FAIL, team="hardware"), result("gpu.x", "n1", team="our GPU team")]
-    root = ET.fromstring(suites(run_of(data)))
-    assert {one.get("name"): one.get("value") for one in root[0].iter("property")}["owners"] == "hardware, our GPU team"
+    results = [result("gpu.ecc", "n1", Verdict.FAIL, team="hardware"), result("gpu.x", "n1", team="our GPU team")]
+    root = ET.fromstring(suites(run_of(results)))
+    assert {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}[
+        "owners"
+    ] == "hardware, our GPU team"
 
 
 def test_what_was_seen_stands_before_what_the_check_says_of_itself() -> None:
@@ -136,9 +138,9 @@ def test_what_was_seen_stands_before_what_the_check_says_of_itself() -> None:
 
 @NODES
 def test_no_node_breaks_the_suites(name: str) -> None:
-    data = suites(
+    document = suites(
         run_of([result("gpu.ecc", name, Verdict.FAIL, name), result("gpu.x", name, Verdict.INCOMPLETE, name)])
     )
-    root = ET.fromstring(data.encode("utf-8", "backslashreplace"))
+    root = ET.fromstring(document.encode("utf-8", "backslashreplace"))
     assert breaches(root) == []
     assert [case.tag for case in root.iter("testcase")] == ["testcase"] * 2

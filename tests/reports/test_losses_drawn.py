@@ -41,12 +41,12 @@ def leaping(step: int) -> float:
 
 
 def drawn(*files: Iterable[Fact], policy: Policy = NO_POLICY) -> str:
-    found = training_section(run_with(*files, policy=policy))
-    return found.html if found else ""
+    section = training_section(run_with(*files, policy=policy))
+    return section.html if section else ""
 
 
 def captions(section: str) -> list[str]:
-    return [words for words in Page(section).attributes("aria-label") if words.startswith(("loss", "norm"))]
+    return [label for label in Page(section).attributes("aria-label") if label.startswith(("loss", "norm"))]
 
 
 def paths(section: str, name: str) -> list[str]:
@@ -165,8 +165,8 @@ def test_any_number_of_lines_takes_no_more_room_and_hides_no_extreme(count: int)
         curve.add(step, 99.0 if step == 7_777 else 1.0 + step % 2, is_wrong=step == 5_555)
     stretches = list(curve)
     assert MAX_STRETCHES / 2 <= len(stretches) <= MAX_STRETCHES
-    assert (max(one.high for one in stretches), min(one.low for one in stretches)) == (99.0, 1.0)
-    assert (sum(one.lines for one in stretches), sum(one.wrong for one in stretches)) == (count, 1)
+    assert (max(stretch.high for stretch in stretches), min(stretch.low for stretch in stretches)) == (99.0, 1.0)
+    assert (sum(stretch.lines for stretch in stretches), sum(stretch.wrong for stretch in stretches)) == (count, 1)
     run = run_with(steps(10_000), losses(leaping, 10_000, norm=0.3))
     run.data.losses.curves["loss", True] = curve
     section = training_section(run)
@@ -180,8 +180,8 @@ def test_a_curve_is_the_same_in_whatever_order_its_files_are_read(order: Callabl
     for step in order(range(1, 5_001)):
         curve.add(step * 10**14 if step == 5_000 else step, float(step), is_wrong=False)
     stretches = list(curve)
-    assert [one.begin for one in stretches] == sorted(one.begin for one in stretches)
-    assert sum(one.mean * one.lines for one in stretches) == pytest.approx(sum(range(5_001)))
+    assert [stretch.begin for stretch in stretches] == sorted(stretch.begin for stretch in stretches)
+    assert sum(stretch.mean * stretch.lines for stretch in stretches) == pytest.approx(sum(range(5_001)))
     assert len(stretches) > MAX_STRETCHES / 2 - 50
 
 
@@ -196,7 +196,7 @@ def test_the_name_of_a_file_is_text() -> None:
     data = RunData()
     for name in ("<b>\u202e.log", "other.log"):
         data.add(losses(leaping), name)
-    found = training_section(TrainingRun("x", data))
-    assert found
-    assert "&lt;b&gt;" in found.html
-    assert not re.search("<b>\u202e|\u202e", found.html)
+    section = training_section(TrainingRun("x", data))
+    assert section
+    assert "&lt;b&gt;" in section.html
+    assert not re.search("<b>\u202e|\u202e", section.html)

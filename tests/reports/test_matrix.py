@@ -31,13 +31,13 @@ def drawn(grid: Grid, nodes: list[str]) -> ET.Element:
 def covered(svg: ET.Element, verdict: Verdict, checks: list[str]) -> set[tuple[str, str]]:
     """The cells that one colour's path covers."""
     width = WIDEST / len(MANY)
-    found = set()
+    cells = set()
     for path in svg.iter("path"):
         if path.attrib["fill"] == COLOURS[verdict]:
             for x, y, across in re.findall(r"M([\d.e-]+) ([\d.]+)h([\d.]+)", path.attrib["d"]):
                 first, count, row = round(float(x) / width), round(float(across) / width), int(float(y) // CELL)
-                found |= {(checks[row], MANY[first + step]) for step in range(count)}
-    return found
+                cells |= {(checks[row], MANY[first + step]) for step in range(count)}
+    return cells
 
 
 @given(GRIDS.filter(bool))
@@ -45,7 +45,7 @@ def test_on_many_nodes_each_colour_covers_its_cells_and_no_others(grid: Grid) ->
     svg = drawn(grid, MANY)
     checks = list(dict.fromkeys(check for check, _ in grid))
     for verdict in (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE):
-        assert covered(svg, verdict, checks) == {cell for cell, data in grid.items() if data is verdict}
+        assert covered(svg, verdict, checks) == {cell for cell, cell_verdict in grid.items() if cell_verdict is verdict}
     assert covered(svg, Verdict.PASS, checks) == set(grid)  # the background: what did not run stays white
 
 
@@ -136,9 +136,9 @@ def test_a_line_names_the_most_crowded_places() -> None:
 
 
 def test_many_spread_groups_are_a_few_lines() -> None:
-    data = list(lines(cluster(9, 2)))
-    assert len(data) == MAX_LINES + 1
-    assert data[-1] == "topology    … and 5 more; --html has all"
+    rows = list(lines(cluster(9, 2)))
+    assert len(rows) == MAX_LINES + 1
+    assert rows[-1] == "topology    … and 5 more; --html has all"
 
 
 def test_the_page_has_a_row_for_each_place_up_to_a_bound() -> None:
@@ -150,7 +150,7 @@ def test_the_page_has_a_row_for_each_place_up_to_a_bound() -> None:
 
 def test_layers_have_a_column_each_and_names_are_escaped() -> None:
     where = Topology((JobGroup("<g>", ("a", "b")),), {}, {"a": ("x", "y"), "b": ("x",)}, {"a": "u&1"})
-    data = section(where)
-    assert "<th>layer 1</th><th>layer 2</th>" in data
-    assert "<td>&lt;g&gt;</td><td>–</td><td>x</td><td>y</td><td>u&amp;1</td><td>1</td><td>a</td>" in data
-    assert "<td>x</td><td>–</td><td>–</td><td>1</td><td>b</td>" in data
+    html = section(where)
+    assert "<th>layer 1</th><th>layer 2</th>" in html
+    assert "<td>&lt;g&gt;</td><td>–</td><td>x</td><td>y</td><td>u&amp;1</td><td>1</td><td>a</td>" in html
+    assert "<td>x</td><td>–</td><td>–</td><td>1</td><td>b</td>" in html

@@ -55,9 +55,9 @@ def test_the_headline_counts_pairs_as_pairs(data: list[Verdict], has_node: bool,
 
 
 def test_what_stands_for_all_pairs_is_no_pair() -> None:
-    data = [result("network.pairwise_busbw", ALL_PAIRS, Verdict.INCOMPLETE, "nothing", subject="pair")]
-    assert headline(data) == "no pair of nodes was measured"
-    assert "clusterproof_pairs{" not in prometheus(run_of(data, data=[]))
+    results = [result("network.pairwise_busbw", ALL_PAIRS, Verdict.INCOMPLETE, "nothing", subject="pair")]
+    assert headline(results) == "no pair of nodes was measured"
+    assert "clusterproof_pairs{" not in prometheus(run_of(results, data=[]))
 
 
 def test_so_many_pairs_alike_are_called_pairs() -> None:
@@ -72,15 +72,15 @@ def test_pairs_that_one_node_or_rack_accounts_for_are_not_called_configuration(v
 
 
 def test_a_pair_has_no_cell_in_a_grid_of_nodes() -> None:
-    data = run_of(
+    of_pair = run_of(
         [
             result("network.not_a_straggler", "n0001"),
             result("network.pairwise_busbw", PAIR, Verdict.FAIL, "slow", subject="pair"),
             result("network.pairwise_busbw", "n0001", Verdict.FAIL, "a hostile name", subject="pair"),
         ]
     )
-    assert "pairwise_busbw" not in matrix(data.results, ["n0001"])
-    grid = Page(document(data)).data
+    assert "pairwise_busbw" not in matrix(of_pair.results, ["n0001"])
+    grid = Page(document(of_pair)).data
     letters = dict(zip((check[0] for check in grid["checks"]), grid["letters"], strict=True))
     assert set(letters["network.pairwise_busbw"]) == {" "}
     assert letters["network.not_a_straggler"][0] == "."
@@ -91,8 +91,8 @@ def test_prometheus_has_a_label_and_a_count_of_pairs() -> None:
     assert 'clusterproof_pairs{cluster="prod",verdict="fail"} 1' in lines
     assert 'clusterproof_nodes{cluster="prod",verdict="fail"} 0' in lines
     assert not [line for line in lines if line.startswith("clusterproof_node_results") and "~" in line]
-    (found,) = (line for line in lines if line.startswith("clusterproof_finding{"))
-    assert 'node="",pair="n0001~n0002",' in found
+    (series,) = (line for line in lines if line.startswith("clusterproof_finding{"))
+    assert 'node="",pair="n0001~n0002",' in series
 
 
 def test_a_case_of_junit_names_pairs_as_pairs() -> None:
@@ -100,8 +100,8 @@ def test_a_case_of_junit_names_pairs_as_pairs() -> None:
 
 
 def test_pairs_are_measured_again_among_all_nodes() -> None:
-    data = verdicts(Verdict.FAIL)
-    assert again(data, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
+    of_pairs = verdicts(Verdict.FAIL)
+    assert again(of_pairs, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
 
 
 @pytest.mark.parametrize("between", [None, PairwiseRun(), PairwiseRun(why_not="no two nodes are alike")])
@@ -114,16 +114,16 @@ def test_nothing_is_shown_of_pairs_where_none_was_measured(between: PairwiseRun 
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
 def test_every_kind_of_finding_is_put_in_words(fault: PairFault) -> None:
     (campaign,) = measured(fault).campaigns
-    words = words_of(page(fault))
+    text = words_of(page(fault))
     for finding in campaign.analysis.findings:
-        assert f"{finding.kind.value}" in words
-    assert " 0 measurements" not in words
-    assert "None" not in words
+        assert f"{finding.kind.value}" in text
+    assert " 0 measurements" not in text
+    assert "None" not in text
 
 
 def test_a_slow_node_is_a_row_of_numbers_and_the_first_line() -> None:
-    html, words = page(SLOW), words_of(page(SLOW))
-    assert "slow node n0003: 19.9 % slower than normal (18.6 to 21.1 %), 7 measurements with 7 partners" in words
+    html, text = page(SLOW), words_of(page(SLOW))
+    assert "slow node n0003: 19.9 % slower than normal (18.6 to 21.1 %), 7 measurements with 7 partners" in text
     assert set(re.findall(r'class="on-[\w-]+"[^>]*>(\d+)<', html)) <= {"79", "80", "81"}
     assert html.count('class="on-low-') == 14
     strip = html.partition('<svg class="strip"')[2]

@@ -53,10 +53,11 @@ def named(old: str, new: str) -> PairwiseRun:
         nodes=tuple(new if node == old else node for node in journal.plan.nodes),
         places={new if node == old else node: place for node, place in journal.plan.places.items()},
     )
-    data = tuple(
-        replace(one, pair=pair(*(new if node == old else node for node in one.pair))) for one in journal.measurements
+    renamed = tuple(
+        replace(measured_pair, pair=pair(*(new if node == old else node for node in measured_pair.pair)))
+        for measured_pair in journal.measurements
     )
-    return PairwiseRun((Campaign(replace(journal, plan=plan, measurements=data)),))
+    return PairwiseRun((Campaign(replace(journal, plan=plan, measurements=renamed)),))
 
 
 def table(between: PairwiseRun) -> list[dict[str, str]]:
@@ -65,8 +66,8 @@ def table(between: PairwiseRun) -> list[dict[str, str]]:
 
 @pytest.mark.long
 def test_the_section_says_what_was_measured_and_how_good_that_is() -> None:
-    words = words_of(page(SLOW))
-    for data in (
+    text = words_of(page(SLOW))
+    for expected in (
         "85 pairs of 32 nodes, measured 88 times with nccl-tests, in 7 rounds",
         "all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices",
         "efa, 32 devices",
@@ -75,7 +76,7 @@ def test_the_section_says_what_was_measured_and_how_good_that_is() -> None:
         "383.2 GB/s, 80 % of what was published",
         "seed7",
     ):
-        assert data in words
+        assert expected in text
 
 
 def test_racks_stand_together_with_lines_between_them() -> None:
@@ -89,8 +90,8 @@ def test_a_baseline_and_its_other_software_are_shown() -> None:
     (campaign,) = measured(SLOW).campaigns
     assert campaign.key
     figure = BaselineFigure(campaign.key, Stack(nccl="2.20"), 395.0, 12)
-    words = words_of(section(PairwiseRun((replace(campaign, figures=(figure,)),))))
-    assert re.search(r"3\d\d(\.\d)? GB/s, 80 % of the baseline's 395 GB/s, of other software: nccl 2\.20", words)
+    text = words_of(section(PairwiseRun((replace(campaign, figures=(figure,)),))))
+    assert re.search(r"3\d\d(\.\d)? GB/s, 80 % of the baseline's 395 GB/s, of other software: nccl 2\.20", text)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +104,8 @@ def test_a_baseline_and_its_other_software_are_shown() -> None:
 )
 def test_what_was_left_out_is_shown(ended: str | None, words: str) -> None:
     between = changed(SLOW, ended=ended)
-    data = words_of(section(between))
-    assert (words in data) if words else ("left out" not in data)
+    text = words_of(section(between))
+    assert (words in text) if words else ("left out" not in text)
     line = " ".join(lines_of_pairs(between, 1000))
     assert ("left out: " in line) is bool(words)
 
@@ -119,11 +120,11 @@ def test_neither_of_two_nodes_is_called_healthy() -> None:
 
 
 def test_where_all_failed_there_is_no_normal() -> None:
-    data = tuple(
-        replace(one, reading=replace(one.reading, busbw_gb_per_s=None, problem="no answer"))
-        for one in measured(SLOW).campaigns[0].journal.measurements
+    failed = tuple(
+        replace(measurement, reading=replace(measurement.reading, busbw_gb_per_s=None, problem="no answer"))
+        for measurement in measured(SLOW).campaigns[0].journal.measurements
     )
-    between = changed(SLOW, measurements=data)
+    between = changed(SLOW, measurements=failed)
     assert "normal unknown: all failed" in " ".join(lines_of_pairs(between, 1000))
     assert 'class="on-failed"' in section(between)
 
@@ -160,11 +161,11 @@ def test_every_pair_of_64_nodes_fits_too() -> None:
     (campaign,) = measured(SLOW).campaigns
     reading = campaign.journal.measurements[-1].reading
     nodes = [f"n{number:04}" for number in range(64)]
-    data = tuple(
-        Measurement(pair(one, other), 0, 1, reading) for at, one in enumerate(nodes) for other in nodes[at + 1 :]
+    measurements = tuple(
+        Measurement(pair(first, other), 0, 1, reading) for at, first in enumerate(nodes) for other in nodes[at + 1 :]
     )
     plan = replace(campaign.journal.plan, nodes=tuple(nodes))
-    assert len(section(changed(SLOW, plan=plan, measurements=data)).encode()) < MAX_BYTES
+    assert len(section(changed(SLOW, plan=plan, measurements=measurements)).encode()) < MAX_BYTES
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000], ids=[*map(ascii, HOSTILE), "long"])
@@ -184,17 +185,17 @@ def test_nodes_are_in_the_order_of_their_places_and_numbers() -> None:
 
 def test_nodes_without_places_are_folded_one_after_another() -> None:
     names = [f"n{number:04}" for number in range(100)]
-    data = blocks(names, {})
-    assert [block.name for block in data[:2]] == ["n[0000-0003]", "n[0004-0007]"]
-    assert [node for block in data for node in block.nodes] == names
+    folded = blocks(names, {})
+    assert [block.name for block in folded[:2]] == ["n[0000-0003]", "n[0004-0007]"]
+    assert [node for block in folded for node in block.nodes] == names
 
 
 def test_a_slow_place_is_never_folded_with_its_neighbours() -> None:
     names = [f"n{number:04}" for number in range(1000)]
     places = {name: f"rack{number // 4}" for number, name in enumerate(names)}
-    data = [block.name for block in blocks(names, places, {"rack3"})]
-    assert data[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
-    assert len(data) < 40
+    folded = [block.name for block in blocks(names, places, {"rack3"})]
+    assert folded[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
+    assert len(folded) < 40
 
 
 def test_the_table_has_every_measurement() -> None:
@@ -218,12 +219,15 @@ def in_groups() -> PairwiseRun:
 
 
 def test_the_table_has_every_measurement_of_a_group_behind_the_pairs() -> None:
-    data = in_groups()
-    rows = table(data)
+    of_groups = in_groups()
+    rows = table(of_groups)
     assert {row["nodes"] for row in rows[:-3]} == {"2"}
-    said = [(row["pair"], row["a"], row["round"], row["nodes"], row["busbw_gb_per_s"], row["problem"]) for row in rows]
-    four, eight = str(data.campaigns[0].journal.groups[0].group), str(data.campaigns[0].journal.groups[2].group)
-    assert said[-3:] == [
+    cells = [(row["pair"], row["a"], row["round"], row["nodes"], row["busbw_gb_per_s"], row["problem"]) for row in rows]
+    four, eight = (
+        str(of_groups.campaigns[0].journal.groups[0].group),
+        str(of_groups.campaigns[0].journal.groups[2].group),
+    )
+    assert cells[-3:] == [
         (four, "", "", "4", "", "no route"),
         (four, "", "", "4", "300", ""),
         (eight, "", "", "8", "200", ""),
@@ -231,13 +235,13 @@ def test_the_table_has_every_measurement_of_a_group_behind_the_pairs() -> None:
 
 
 def test_the_history_keeps_what_each_node_had_in_groups_of_each_size() -> None:
-    data = in_groups()
-    kept = [one for one in measured_between(data) if one.name.startswith("busbw in groups of")]
-    nodes = data.campaigns[0].journal.plan.nodes
-    assert [(one.node, one.value) for one in kept if "of 4 nodes: " in one.name] == [
+    of_groups = in_groups()
+    kept = [entry for entry in measured_between(of_groups) if entry.name.startswith("busbw in groups of")]
+    nodes = of_groups.campaigns[0].journal.plan.nodes
+    assert [(entry.node, entry.value) for entry in kept if "of 4 nodes: " in entry.name] == [
         (name, 300.0) for name in nodes[:4]
     ]
-    assert [(one.node, one.value) for one in kept if "of 8 nodes: " in one.name] == [
+    assert [(entry.node, entry.value) for entry in kept if "of 8 nodes: " in entry.name] == [
         (name, 200.0) for name in nodes[:8]
     ]
 
@@ -252,8 +256,8 @@ def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r\n=cmd|' /C calc'!A0", "＝1"])
 def test_no_cell_of_the_table_is_a_formula(name: str) -> None:
-    data = named("n0003", name)
-    (campaign,) = data.campaigns
+    renamed = named("n0003", name)
+    (campaign,) = renamed.campaigns
     first = campaign.journal.measurements[0]
     reading = replace(first.reading, network=name, problem=name)
     journal = replace(campaign.journal, measurements=(replace(first, reading=reading), *campaign.journal.measurements))
@@ -279,14 +283,14 @@ def test_redacted_reports_of_a_recording_name_no_node_and_no_place(tmp_path: Pat
     def dead(there: Simulated) -> None:
         there.racks = {name: f"secret{number // 2}" for number, name in enumerate(there.nodes)}
 
-    def fails(one: Measurement) -> Measurement:
-        return replace(one, reading=silent) if "n0002" in one.pair else one
+    def fails(measurement: Measurement) -> Measurement:
+        return replace(measurement, reading=silent) if "n0002" in measurement.pair else measurement
 
     write_recording(PairFault("a dead one", dead, fails, nodes=len(names)), tmp_path / "recording", names)
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
-    words += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf"]
-    words += ["--cluster", cluster, "--redact", "--report", "out"]
-    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    command += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf"]
+    command += ["--cluster", cluster, "--redact", "--report", "out"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     files = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
     assert not [name for name, text in {**files, "terminal": ran.stdout}.items() if "secret" in text]

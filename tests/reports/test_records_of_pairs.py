@@ -51,7 +51,7 @@ def test_the_history_keeps_the_busbw_of_each_node_and_lists_the_deepest_fall_fir
     name = "busbw with partners: all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices, nccl-tests"
     grouped = {other for other, _ in past.measured} - {name}
     assert all(other.startswith("busbw in groups of") for other in grouped)
-    before, now = (one.value for _, one in past.measured[name, SLOW_NODE])
+    before, now = (measured.value for _, measured in past.measured[name, SLOW_NODE])
     assert 0.78 < now / before < 0.82
     assert main(["history", "--history", str(history)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -60,12 +60,12 @@ def test_the_history_keeps_the_busbw_of_each_node_and_lists_the_deepest_fall_fir
     assert -22 < float(first.split()[0]) < -18
 
 
-def asked_only(recording: Path, one: str, other: str) -> Path:
+def asked_only(recording: Path, node: str, other: str) -> Path:
     """The recording of a run whose command line named one pair."""
     file = recording / "pairwise.jsonl"
     journal = read(file)
-    asked = pair(one, other)
-    kept = tuple(data for data in journal.measurements if data.pair == asked)
+    asked = pair(node, other)
+    kept = tuple(measurement for measurement in journal.measurements if measurement.pair == asked)
     assert kept
     write(file, replace(journal, plan=replace(journal.plan, asked=(asked,)), measurements=kept[:1]))
     return recording
@@ -73,8 +73,8 @@ def asked_only(recording: Path, one: str, other: str) -> Path:
 
 def met(recording: Path, node: str) -> str:
     """A node that was measured with this one."""
-    data = read(recording / "pairwise.jsonl").measurements
-    return next(one.pair.other(node) for one in data if node in one.pair)
+    measurements = read(recording / "pairwise.jsonl").measurements
+    return next(measurement.pair.other(node) for measurement in measurements if node in measurement.pair)
 
 
 def test_a_node_that_is_not_asked_is_not_evaluated_and_that_run_is_not_in_the_trends(
@@ -85,18 +85,20 @@ def test_a_node_that_is_not_asked_is_not_evaluated_and_that_run_is_not_in_the_tr
     evaluated(runs, slow, f"--history={history}")
     partner = met(slow, "gpu000")
     some = asked_only(recording_of(SLOW, tmp_path / "some"), "gpu000", partner)
-    data = evaluated(runs, some, f"--history={history}", "--incomplete=ignore")
-    of_others = [one for one in data if one.is_of_node and one.node not in ("gpu000", partner)]
-    assert {(one.verdict, one.message) for one in of_others} == {
+    results = evaluated(runs, some, f"--history={history}", "--incomplete=ignore")
+    of_others = [result for result in results if result.is_of_node and result.node not in ("gpu000", partner)]
+    assert {(result.verdict, result.message) for result in of_others} == {
         (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
     }
-    (asked,) = (one for one in data if (one.check, one.node) == ("network.not_a_straggler", "gpu000"))
-    assert asked.verdict is not Verdict.NOT_APPLICABLE
-    assert {one.since_last for one in data} == {""}
+    (asked_result,) = (
+        result for result in results if (result.check, result.node) == ("network.not_a_straggler", "gpu000")
+    )
+    assert asked_result.verdict is not Verdict.NOT_APPLICABLE
+    assert {result.since_last for result in results} == {""}
     past = read_past(history, "hp", 9)
     assert len(past.runs) == 1
     again = evaluated(runs, slow, f"--history={history}")
-    (of_slow,) = (one for one in again if (one.check, one.node) == ("network.not_a_straggler", SLOW_NODE))
+    (of_slow,) = (result for result in again if (result.check, result.node) == ("network.not_a_straggler", SLOW_NODE))
     assert of_slow.since_last == "still"
 
 
@@ -106,15 +108,17 @@ def test_a_run_that_was_broken_off_stays_out_of_the_trends(runs: Runs, tmp_path:
     file = broken / "pairwise.jsonl"
     journal = read(file)
     write(file, replace(journal, measurements=journal.measurements[:3], ended=None))
-    data = evaluated(runs, broken, f"--history={history}", "--incomplete=ignore")
-    assert "no pair of it was measured: the run ended before its turn" in {one.message for one in data}
+    results = evaluated(runs, broken, f"--history={history}", "--incomplete=ignore")
+    assert "no pair of it was measured: the run ended before its turn" in {result.message for result in results}
     assert not history.exists() or read_past(history, "hp", 9).runs == ()
 
 
 def test_a_bundle_gives_the_same_verdicts_on_pairs(runs: Runs, tmp_path: Path) -> None:
     bundle = tmp_path / "b.tar.zst"
-    data = evaluated(runs, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
+    results = evaluated(runs, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
     unpack(bundle, tmp_path / "out")
     again = evaluated(runs, tmp_path / "out" / IN_BUNDLE / "recording")
-    assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in data}
-    assert any(one.is_of_pair for one in again)
+    assert {(result.check, result.node): result.verdict for result in again} == {
+        (result.check, result.node): result.verdict for result in results
+    }
+    assert any(result.is_of_pair for result in again)

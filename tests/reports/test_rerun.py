@@ -83,4 +83,4 @@ def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     assert "--srun-options=--mpi=pmix" in command
     assert "--report" not in command
     runs.run(*shlex.split(command)[1:], "--results", str(runs.results_file))
-    assert [(one.check, one.node) for one in runs.results] == [("host.word", "gpu002")]
+    assert [(entry.check, entry.node) for entry in runs.results] == [("host.word", "gpu002")]

@@ -71,11 +71,11 @@ FINDING = Finding(Verdict.INCOMPLETE, "ecc was not read; expected root", ("GPU 1
 
 def test_a_check_and_a_node_are_described_once_and_a_pass_says_no_more_than_its_names(tmp_path: Path) -> None:
     results = [Result(check, node, Verdict.PASS, **ABOUT) for node in ("gpu1", "gpu2") for check in ("a.b", "a.c")]
-    found = written(tmp_path, *results)
-    assert [line["check"] for line in found if line.get("describes") == "check"] == ["a.b", "a.c"]
-    assert [line["node"] for line in found if line.get("describes") == "node"] == ["gpu1", "gpu2"]
-    assert [line for line in found if "describes" not in line] == [
-        {"check": one.check, "node": one.node, "verdict": "pass"} for one in results
+    written_lines = written(tmp_path, *results)
+    assert [line["check"] for line in written_lines if line.get("describes") == "check"] == ["a.b", "a.c"]
+    assert [line["node"] for line in written_lines if line.get("describes") == "node"] == ["gpu1", "gpu2"]
+    assert [line for line in written_lines if "describes" not in line] == [
+        {"check": entry.check, "node": entry.node, "verdict": "pass"} for entry in results
     ]
 
 
@@ -180,14 +180,14 @@ def test_a_worker_that_crashes_costs_its_own_check_and_no_other(runs: Runs, chec
     crashing = checks.replace("say(node", '__import__("os")._exit(3) if node.name == "gpu003" else say(node')
     runs.checks(test_it=crashing)
     nodes = [saying(f"gpu{number:03d}", "pass") for number in range(1, 9)]
-    data = runs.over(nodes, "-n2", "--junitxml=junit.xml")
-    assert data.ret == 2
+    run = runs.over(nodes, "-n2", "--junitxml=junit.xml")
+    assert run.ret == 2
     assert runs.verdicts == {
         f"gpu{number:03d}": Verdict.INCOMPLETE if number == 3 else Verdict.PASS for number in range(1, 9)
     }
     assert runs.results_file.read_bytes().endswith(b"}\n")
-    data.stdout.fnmatch_lines(["INTERRUPTED: 7 of 8 checks ended*", "*not evaluated: its worker process was lost"])
-    data.stdout.fnmatch_lines(["*crashed while running 'test_it.py::test_word?gpu003?'*"])
+    run.stdout.fnmatch_lines(["INTERRUPTED: 7 of 8 checks ended*", "*not evaluated: its worker process was lost"])
+    run.stdout.fnmatch_lines(["*crashed while running 'test_it.py::test_word?gpu003?'*"])
     assert "crashed while running" in (runs.folder / "junit.xml").read_text(encoding="utf-8")
 
 
@@ -219,8 +219,8 @@ def test_a_signal_while_a_line_is_written_costs_no_line_and_doubles_none(
     file = ResultsFile(tmp_path / "results.jsonl")
     file.write(results[0])
 
-    def interrupted(to: Any, size: int, data: bytes) -> None:
-        to.write(data[: len(data) // 2] if is_half else data)
+    def interrupted(to: Any, size: int, text: bytes) -> None:
+        to.write(text[: len(text) // 2] if is_half else text)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as during:

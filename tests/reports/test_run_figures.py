@@ -27,16 +27,16 @@ def job() -> TrainingRun:
 
 
 def test_the_job_says_when_it_ran_how_long_it_began_and_what_its_steps_took() -> None:
-    words = texts(summary(job()))
+    text = texts(summary(job()))
     for expected in ("2021-12-26 02:26:55 UTC", "sampled for30.1 min", "steps2,111", "start, each rank30 s", "1 start"):
-        assert expected in words
+        assert expected in text
 
 
 def test_steps_have_their_percentiles_each_line_weighed_by_the_steps_that_it_stands_for() -> None:
     series = [StepTime(number, 1.0 + number / 100) for number in range(1, 100)] + [StepTime(199, 5.0, 100)]
-    words = texts(step_figures(series))
-    assert words.startswith("stepsmeanmaxp99p95p50p5min199")
-    assert words.partition("199")[2].startswith("3.26 s5 s5 s5 s5 s1.1 s1.01 s")
+    text = texts(step_figures(series))
+    assert text.startswith("stepsmeanmaxp99p95p50p5min199")
+    assert text.partition("199")[2].startswith("3.26 s5 s5 s5 s5 s1.1 s1.01 s")
 
 
 def test_a_histogram_leaves_out_the_few_longest_steps_and_says_how_many_they_are() -> None:
@@ -50,17 +50,17 @@ def test_steps_that_all_take_as_long_have_no_histogram() -> None:
 
 
 def test_nodes_have_the_percentiles_of_what_was_sampled() -> None:
-    words = texts(usage_figures(job().data.samples))
-    assert "algo-1gpu%959595705050" in words  # max, p99, p95, p50, p5, min of 50, 55, … 95
+    text = texts(usage_figures(job().data.samples))
+    assert "algo-1gpu%959595705050" in text  # max, p99, p95, p50, p5, min of 50, 55, … 95
 
 
 def test_a_table_of_many_nodes_says_that_it_has_not_all() -> None:
     data = RunData()
     data.add((Sample(f"gpu{node:03}", GPU, "gpu0", 5.0 * node, 50.0) for node in range(100)), "samples")
-    words = texts(usage_figures(data.samples))
-    assert "The first 32 of 100 nodes." in words
-    assert "gpu031" in words
-    assert "gpu032" not in words
+    text = texts(usage_figures(data.samples))
+    assert "The first 32 of 100 nodes." in text
+    assert "gpu031" in text
+    assert "gpu032" not in text
 
 
 def test_what_was_not_recorded_takes_no_room() -> None:

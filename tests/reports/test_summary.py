@@ -55,17 +55,17 @@ CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hardware
 """
 
 
-def saying_by_gpu(name: str, *words: str, kernel: str = "pass") -> NodeEvidence:
+def saying_by_gpu(name: str, *gpu_words: str, kernel: str = "pass") -> NodeEvidence:
     """A node that reports a word itself, and one by each of its GPUs."""
-    gpus = (gpu(index, word=word) for index, word in enumerate(words))
+    gpus = (gpu(index, word=word) for index, word in enumerate(gpu_words))
     return node(name, boot=boot(kernel, hostname=name), nvml=nvml(*gpus))
 
 
-def shown(data: pytest.RunResult) -> list[str]:
+def shown(run: pytest.RunResult) -> list[str]:
     """The suite's own part of a run's output."""
-    begin = next(number for number, line in enumerate(data.outlines) if "= small =" in line)
-    end = max(number for number, line in enumerate(data.outlines) if re.match(r"\d+ nodes?: ", line))
-    return data.outlines[begin : end + 1]
+    begin = next(number for number, line in enumerate(run.outlines) if "= small =" in line)
+    end = max(number for number, line in enumerate(run.outlines) if re.match(r"\d+ nodes?: ", line))
+    return run.outlines[begin : end + 1]
 
 
 def lines(results: list[Result], width: int = 100, verbose: bool = False) -> list[str]:
@@ -74,11 +74,11 @@ def lines(results: list[Result], width: int = 100, verbose: bool = False) -> lis
 
 def test_the_summary_of_a_small_cluster(runs: Runs) -> None:
     runs.checks(test_gpu=DEVICES, test_it=LIGHT)
-    words = ["bad", "concern", "incomplete"]
+    others = ["bad", "concern", "incomplete"]
     nodes = [
         *(saying_by_gpu(f"gpu{number:03d}", "pass", "bad") for number in range(1, 5)),
         saying_by_gpu("gpu005", "worse", "pass", "worst"),
-        *(saying_by_gpu(f"gpu{number:03d}", "pass", kernel=word) for number, word in enumerate(words, start=6)),
+        *(saying_by_gpu(f"gpu{number:03d}", "pass", kernel=word) for number, word in enumerate(others, start=6)),
         unreached("gpu009"),
         unreached("gpu010"),
     ]
@@ -122,8 +122,8 @@ def test_wrapping_loses_no_word(results: list[Result], width: int) -> None:
 def test_a_run_fits_its_terminal(runs: Runs, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     runs.checks(test_it=LIGHT)
-    data = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # it names a long path
-    assert max(map(len, shown(data))) <= width
+    run = runs.over([evidence for evidence in all_verdicts() if evidence.node != "gpu006"])  # it names a long path
+    assert max(map(len, shown(run))) <= width
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
@@ -151,9 +151,9 @@ def test_without_v_a_long_story_is_cut_and_says_so() -> None:
 def test_names_that_do_not_fold_do_not_fill_the_screen() -> None:
     names = [f"node-{'x' * (number % 7)}-{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(300)]
     results = [Result("gpu.ecc", name, Verdict.FAIL, title="It is bad", message="bad") for name in names]
-    data = " ".join(lines(results, 100_000))
-    found = data.partition("FAIL        It is bad: 300 of 300 nodes (node-")[2]
-    assert len(re.split(r" and \d+ more\)", found)[0]) < MAX_NODES
+    text = " ".join(lines(results, 100_000))
+    listed = text.partition("FAIL        It is bad: 300 of 300 nodes (node-")[2]
+    assert len(re.split(r" and \d+ more\)", listed)[0]) < MAX_NODES
     assert all(name in " ".join(lines(results, 100_000, verbose=True)) for name in names)
 
 

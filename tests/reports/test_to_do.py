@@ -127,13 +127,13 @@ def nodes_of(check: str, action: str, **verdicts: int) -> list[Result]:
 )
 def test_what_every_node_has_is_not_asked_of_each_ones_hardware(results: list[Result], line: str) -> None:
     assert to_do_line(results) == line
-    assert sum(one.verdict is Verdict.FAIL for one in results) >= 3
+    assert sum(result.verdict is Verdict.FAIL for result in results) >= 3
 
 
 def test_a_site_says_from_how_many_nodes_on_a_cause_is_common() -> None:
     own = Catalog({"configuration.suspected_minimum_nodes": 2})
     results = nodes_of("gpu.hot", "replace", fail=2)
-    assert [to_do(results, one)[0].action for one in (PACKAGED, own)] == ["replace", "find the common cause"]
+    assert [to_do(results, catalog)[0].action for catalog in (PACKAGED, own)] == ["replace", "find the common cause"]
 
 
 def test_a_node_stands_with_each_thing_that_it_needs() -> None:
@@ -215,11 +215,11 @@ def test_a_thousand_names_that_do_not_fold_are_counted() -> None:
 )
 def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list[Result]) -> None:
     named = {node for task in to_do(results) for node in expand(task.where)}
-    wrong = {one.node for one in results if one.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)}
+    wrong = {result.node for result in results if result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)}
     assert named >= wrong
     assert "\n" not in to_do_line(results)
     assert all(task.action in (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT) for task in to_do(results))
-    assert "NOTHING TO DO" not in to_do_line(results) or not any(one.verdict.is_finding for one in results)
+    assert "NOTHING TO DO" not in to_do_line(results) or not any(result.verdict.is_finding for result in results)
 
 
 def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> None:
@@ -254,8 +254,10 @@ def test_a_tile_has_the_titles_of_the_checks_that_failed_and_of_no_other_of_that
     )
 )
 def test_findings_come_in_the_order_of_the_actions(results: list[Result]) -> None:
-    found = [{one.node for one in finding.results} for finding in findings(results, Verdict.FAIL, PACKAGED)]
+    nodes_of_findings = [
+        {result.node for result in finding.results} for finding in findings(results, Verdict.FAIL, PACKAGED)
+    ]
     tasks = to_do(results)
-    assert bool(found) == bool(tasks)
+    assert bool(nodes_of_findings) == bool(tasks)
     if tasks:
-        assert found[0] & set(tasks[0].nodes)
+        assert nodes_of_findings[0] & set(tasks[0].nodes)

@@ -28,8 +28,8 @@ def page() -> Page:
 
 
 def section(run: TrainingRun) -> str:
-    found = training_section(run)
-    return found.html if found else ""
+    drawn = training_section(run)
+    return drawn.html if drawn else ""
 
 
 def labels(page: Page) -> str:
@@ -46,10 +46,10 @@ def run_with(*facts: object, name: str = "x") -> TrainingRun:
 def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     shares = re.search(r"Of the time of all ranks: (.*)", labels(page))
     assert shares
-    found = {words.split()[0]: float(words.split()[1]) for words in shares[1].split(", ")}
-    assert list(found) == ["compute", "communication", "data", "checkpoint", "other"]
-    assert sum(found.values()) == pytest.approx(100, abs=0.3)
-    assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
+    shares_of_time = {share.split()[0]: float(share.split()[1]) for share in shares[1].split(", ")}
+    assert list(shares_of_time) == ["compute", "communication", "data", "checkpoint", "other"]
+    assert sum(shares_of_time.values()) == pytest.approx(100, abs=0.3)
+    assert shares_of_time["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
 
 
 @pytest.mark.long
@@ -62,9 +62,9 @@ def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page)
 def test_the_node_that_waits_for_storage_has_a_line_of_its_own_beside_the_middle_one() -> None:
     waits = {"gpu001": 2.0, "gpu002": 3.0, "gpu003": 60.0}
     run = run_with(*(Sample(node, "io wait", "", 10.0 * at, of) for node, of in waits.items() for at in range(30)))
-    found = Page(section(run))
+    drawn = Page(section(run))
     expected = "CPUs that wait for storage: 3 nodes, median 3 % on average; far from it gpu003 60 % on average"
-    assert expected in labels(found)
+    assert expected in labels(drawn)
     assert section(run).count('class="line ') == 2
 
 
@@ -84,31 +84,31 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
         result("run.loss_finite", "x", Verdict.INCOMPLETE, **of_run),
     ]
     compared = {"run.slow_rank": ["run.slow_rank_fail"], "run.step_outliers": ["run.step_outliers_lost_percent"]}
-    found = training_section(training_run(), results, compared)
-    assert found
-    rules = re.sub(r"<[^>]+>", "|", found.html.partition("how often each triggered")[2].partition("</details>")[0])
+    drawn = training_section(training_run(), results, compared)
+    assert drawn
+    rules = re.sub(r"<[^>]+>", "|", drawn.html.partition("how often each triggered")[2].partition("</details>")[0])
     rows = [[cell for cell in row.split("|") if cell] for row in rules.split("||||") if "run." in row]
-    words = [" ".join(row) for row in rows]
-    assert re.match(r".*run.slow_rank\) fail 1 time 32 ranks .*run.slow_rank_fail.* Do something.", words[0])
-    assert re.match(r".*run.step_outliers\) concern 2 times 60 steps .*run.step_outliers_lost_percent", words[1])
-    assert re.match(r".*run.init_time\) pass 0 times 60 steps", words[2])
-    assert len(words) == 3
+    texts = [" ".join(row) for row in rows]
+    assert re.match(r".*run.slow_rank\) fail 1 time 32 ranks .*run.slow_rank_fail.* Do something.", texts[0])
+    assert re.match(r".*run.step_outliers\) concern 2 times 60 steps .*run.step_outliers_lost_percent", texts[1])
+    assert re.match(r".*run.init_time\) pass 0 times 60 steps", texts[2])
+    assert len(texts) == 3
 
 
 @pytest.mark.parametrize("sampled", [(), (CPU,), (CPU, MEMORY)])
 def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks(sampled: Sequence[str]) -> None:
     steps = [Step(Position(rank), step, 1.0) for step in range(30) for rank in range(4)]
     run = run_with(*steps, *(Sample("gpu001", metric, "", 10.0 * at, 50.0) for metric in sampled for at in range(77)))
-    found = training_section(
+    drawn = training_section(
         run, [result("run.gpu_busy", "x", Verdict.CONCERN, "55 %", subject="run", subsystem="run")]
     )
-    assert found
-    assert "<td>concern</td><td>1 time</td><td>4 ranks</td>" in found.html
+    assert drawn
+    assert "<td>concern</td><td>1 time</td><td>4 ranks</td>" in drawn.html
 
 
 def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: Page) -> None:
     assert "32 ranks; the slowest, rank 12, computes 1.40 times as long as the others of its stage" in labels(page)
-    assert [words for words in page.attributes("title") if words.startswith("rank 12 ")] == [
+    assert [title for title in page.attributes("title") if title.startswith("rank 12 ")] == [
         "rank 12 on gpu001, GPU 4: 1.40"
     ]
     assert len([name for name in page.attributes("title") if name.startswith("rank ")]) == 32

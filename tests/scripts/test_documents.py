@@ -118,16 +118,16 @@ ABBREVIATION = re.compile(r"\b[A-Z]\w*[A-Z]\w*")
 
 @pytest.mark.any_user
 def test_the_glossary_has_each_abbreviation_in_the_title_of_a_check() -> None:
-    words = {word for check in all_checks().values() for word in ABBREVIATION.findall(check.route.title)}
+    abbreviations = {word for check in all_checks().values() for word in ABBREVIATION.findall(check.route.title)}
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    assert {word for word in words - KNOWN_TO_ALL if word.removesuffix("s") not in glossary} == set()
+    assert {word for word in abbreviations - KNOWN_TO_ALL if word.removesuffix("s") not in glossary} == set()
 
 
 @pytest.mark.any_user
 def test_the_sentences_of_a_check_are_those_of_its_source() -> None:
-    said = rules(all_checks()["gpu.nvlink_active"].function)
-    assert Rule("fail", "NVLink … inactive; expected … active links") in said
-    assert Rule("not applicable", "the driver does not report NVLink states while MIG is on") in said
+    sentences = rules(all_checks()["gpu.nvlink_active"].function)
+    assert Rule("fail", "NVLink … inactive; expected … active links") in sentences
+    assert Rule("not applicable", "the driver does not report NVLink states while MIG is on") in sentences
 
 
 @pytest.mark.any_user
@@ -150,9 +150,9 @@ QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$[?*@]")  # also a shell script's own 
 
 def unquoted(line: str) -> list[str]:
     """The words in a command line that zsh would take for file name patterns."""
-    found = COMMAND.search(line.partition("  #")[0])
-    words = QUOTED.sub("", found[1].partition("`")[0]) if found else ""
-    return [word for word in words.split() if re.search(r"[*?]|\[[^\]]+\]", word) and not word.startswith("[")]
+    match = COMMAND.search(line.partition("  #")[0])
+    command = QUOTED.sub("", match[1].partition("`")[0]) if match else ""
+    return [word for word in command.split() if re.search(r"[*?]|\[[^\]]+\]", word) and not word.startswith("[")]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -24,8 +24,8 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def new(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    script = [sys.executable, str(ROOT / "scripts/scaffold.py"), *words]
+def new(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = [sys.executable, str(ROOT / "scripts/scaffold.py"), *arguments]
     return subprocess.run(script, cwd=tree, capture_output=True, text=True, check=False)
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_name_is_one_line_and_writes_nothing(tree: Path, words: tuple[st
     assert files(tree) == {}
 
 
-@pytest.mark.parametrize("words", [("check", "host.turbo"), ("evidence", "turbo")], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [("check", "host.turbo"), ("evidence", "turbo")], ids=lambda arguments: arguments[0])
 def test_what_is_there_is_not_written_again(tree: Path, words: tuple[str, ...]) -> None:
     assert new(tree, *words).returncode == 0
     before = files(tree)

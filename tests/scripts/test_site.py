@@ -37,8 +37,8 @@ def test_each_check_has_a_page_with_all_that_is_known_of_it(site: Path) -> None:
     pages = {path.stem for path in (site / "checks").glob("*.html")}
     assert pages == set(all_checks())
     text = (site / "checks" / "network.memlock.html").read_text(encoding="utf-8")
-    for words in ("Locked memory limit", "memlock.minimum_gib", "proven on"):
-        assert words in text
+    for part in ("Locked memory limit", "memlock.minimum_gib", "proven on"):
+        assert part in text
 
 
 def test_the_reference_has_every_option(site: Path) -> None:
@@ -47,9 +47,9 @@ def test_the_reference_has_every_option(site: Path) -> None:
 
 
 def test_no_page_loads_anything_from_a_network(site: Path) -> None:
-    found = {page.name: LOADED.findall(page.read_text(encoding="utf-8")) for page in site.rglob("*.html")}
-    assert len(found) > len(all_checks())
-    assert {name: loaded for name, loaded in found.items() if loaded} == {}
+    loaded_by_page = {page.name: LOADED.findall(page.read_text(encoding="utf-8")) for page in site.rglob("*.html")}
+    assert len(loaded_by_page) > len(all_checks())
+    assert {name: loaded for name, loaded in loaded_by_page.items() if loaded} == {}
 
 
 def test_the_search_finds_words_without_a_server(site: Path) -> None:

@@ -69,8 +69,8 @@ def test_of_many_cases_of_a_long_test_a_few_run_and_with_all_each(pytester: pyte
     ran = pytester.runpytest_inprocess("--strict-markers", "-v")
     ran.assert_outcomes(passed=3 * FEW, deselected=FEW)
     ran.stdout.fnmatch_lines([f"*test_long[[]{number}[]]*" for number in range(0, FEW * 2, 2)])
-    words = f"{FEW} cases of long tests that have more than {FEW} did not run; --all runs each"
-    ran.stdout.fnmatch_lines([words])
+    line = f"{FEW} cases of long tests that have more than {FEW} did not run; --all runs each"
+    ran.stdout.fnmatch_lines([line])
     pytester.runpytest_inprocess("--strict-markers", "--all").assert_outcomes(passed=4 * FEW)
 
 

@@ -24,14 +24,14 @@ def alternatives(pattern: str) -> list[str]:
 
 def test_a_path_in_the_settings_names_a_file() -> None:
     patterns = SETTING.findall((ROOT / "pyproject.toml").read_text("utf-8"))
-    each = [one for pattern in patterns for one in alternatives(pattern)]
+    each = [path for pattern in patterns for path in alternatives(pattern)]
     assert len(each) > 20
-    assert [one for one in each if not any(ROOT.glob(one))] == []
+    assert [path for path in each if not any(ROOT.glob(path))] == []
 
 
 def test_nothing_is_imported_from_a_file_of_tests() -> None:
-    found = {(str(file), name) for file in TESTS.rglob("*.py") for name in IMPORT.findall(file.read_text("utf-8"))}
-    assert found == set()
+    imports = {(str(file), name) for file in TESTS.rglob("*.py") for name in IMPORT.findall(file.read_text("utf-8"))}
+    assert imports == set()
 
 
 def test_every_folder_with_tests_is_a_package() -> None:

@@ -52,8 +52,8 @@ WRONG = (
 )
 
 
-def script(words: str) -> subprocess.CompletedProcess[str]:
-    name, *rest = words.split()
+def script(command: str) -> subprocess.CompletedProcess[str]:
+    name, *rest = command.split()
     return subprocess.run([ROOT / "scripts" / name, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -68,8 +68,8 @@ def test_a_script_says_how_it_is_used_and_does_nothing_else(name: str) -> None:
 def taking_turns() -> list[ParameterSet]:
     """Each script with every other of its wrong command lines, and with `--all` with each."""
     lines: dict[str, list[tuple[str, str]]] = {}
-    for words, says in WRONG:
-        lines.setdefault(words.split()[0], []).append((words, says))
+    for command, says in WRONG:
+        lines.setdefault(command.split()[0], []).append((command, says))
     return [
         pytest.param(*line, id=line[0], marks=[pytest.mark.in_turn(str(at % 2), by="test")] * (len(of_script) > 1))
         for of_script in lines.values()
@@ -85,11 +85,11 @@ def test_a_word_that_chooses_nothing_is_an_error(words: str, says: str) -> None:
 
 
 def test_no_script_is_left_out() -> None:
-    assert sorted({words.split()[0] for words, _ in WRONG}) == SCRIPTS
+    assert sorted({command.split()[0] for command, _ in WRONG}) == SCRIPTS
 
 
-def generate(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ROOT / "scripts" / "generate", *words], capture_output=True, text=True, check=False)
+def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ROOT / "scripts" / "generate", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_a_word_that_it_does_not_know_is_answered_with_those_that_it_does() -> None:

@@ -26,40 +26,40 @@ OTHERS = """
 
 def test_without_a_cluster_other_peoples_tests_are_left_alone(runs: Runs) -> None:
     runs.checks(test_theirs=OTHERS)
-    data = runs.run()
-    data.assert_outcomes(passed=3)
-    assert data.ret == 0
+    run = runs.run()
+    run.assert_outcomes(passed=3)
+    assert run.ret == 0
 
 
 @pytest.mark.parametrize(
     "asked", [["--pyargs", "clusterproof.checks"], [str(ROOT / "checks/gpu/test_memory.py::test_no_uncorrected_ecc")]]
 )
 def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs, asked: list[str]) -> None:
-    data = runs.run(*asked)
-    assert data.ret == 4
-    data.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
+    run = runs.run(*asked)
+    assert run.ret == 4
+    run.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
 
 
 def test_in_a_folder_without_checks_it_says_where_clusterproofs_own_are(runs: Runs) -> None:
-    data = runs.over([saying("gpu001", "pass")])
-    data.stdout.fnmatch_lines(
+    run = runs.over([saying("gpu001", "pass")])
+    run.stdout.fnmatch_lines(
         ["no check was collected here; clusterproof's own: clusterproof check X, clusterproof --run PATH, or *"]
     )
-    assert data.ret == 5
+    assert run.ret == 5
 
 
 def test_a_test_that_brings_its_own_nodes_keeps_them_with_a_cluster_too(runs: Runs) -> None:
     runs.checks(test_theirs=OTHERS, test_it=USUAL)
-    data = runs.over([saying("gpu001", "pass")], "-k", "parametrized or word")
-    assert counts(data) == Counter({"passed": 3, "deselected": 1})
+    run = runs.over([saying("gpu001", "pass")], "-k", "parametrized or word")
+    assert counts(run) == Counter({"passed": 3, "deselected": 1})
     assert [result.check for result in runs.results] == ["host.word"]
 
 
 def test_a_file_that_cannot_be_collected_is_shown_as_pytest_shows_it(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
-    data = runs.over(all_verdicts())
-    assert data.ret == 2
-    data.stdout.fnmatch_lines(["*ERROR collecting test_broken.py*", "*No module named 'no_such_module'*"])
+    run = runs.over(all_verdicts())
+    assert run.ret == 2
+    run.stdout.fnmatch_lines(["*ERROR collecting test_broken.py*", "*No module named 'no_such_module'*"])
     runs.over(all_verdicts(), "--continue-on-collection-errors")
     assert runs.verdicts == VERDICTS
 
@@ -99,14 +99,14 @@ BREAKING_AT_ITS_END = """
 )
 def test_where_a_test_breaks_no_report_calls_the_cluster_fit(runs: Runs, files: dict[str, str]) -> None:
     runs.checks(**files)
-    data = runs.over([saying("gpu001", "pass")], "--continue-on-collection-errors", "--report", "out")
-    assert data.ret == 1
+    run = runs.over([saying("gpu001", "pass")], "--continue-on-collection-errors", "--report", "out")
+    assert run.ret == 1
     written = {path.name: path.read_text() for path in (runs.folder / "out").iterdir()}
     assert "NOT PROVEN the cluster (1 test broke)" in written["summary.txt"]
     assert "## ❔ small: not proven" in written["summary.md"]
     assert '<error type="incomplete" message="small: 1 test broke' in written["junit.xml"]
     assert 'check="tests.broken",verdict="incomplete"' in written["metrics.prom"]
     assert "<strong>not proven</strong>" in written["report.html"]
-    assert "NOTHING TO DO" not in data.stdout.str() + "".join(written.values())
+    assert "NOTHING TO DO" not in run.stdout.str() + "".join(written.values())
     assert "-k test_broken" not in "".join(written.values())
-    assert [one.node for one in runs.results] == ["gpu001"]
+    assert [result.node for result in runs.results] == ["gpu001"]

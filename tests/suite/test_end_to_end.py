@@ -70,12 +70,12 @@ class Run:
     @property
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """Every verdict by node and check."""
-        data: dict[str, dict[str, Verdict]] = {}
+        by_node: dict[str, dict[str, Verdict]] = {}
         for result in self.results:
             if result.subject in CLUSTER_SUBJECTS:  # nobody here may ask AWS for these
                 continue
-            data.setdefault(result.node, {})[result.check] = result.verdict
-        return data
+            by_node.setdefault(result.node, {})[result.check] = result.verdict
+        return by_node
 
 
 def run(bed: Testbed, folder: Path, *options: str) -> Run:
@@ -88,13 +88,15 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
 
 
-def differences(data: dict[str, dict[str, Verdict]], expected: dict[str, dict[str, Verdict]] = EXPECTED) -> list[str]:
+def differences(
+    by_node: dict[str, dict[str, Verdict]], expected: dict[str, dict[str, Verdict]] = EXPECTED
+) -> list[str]:
     """Unexpected verdicts, including missing ones: `gpu001 gpu.no_xid: pass; expected fail`."""
     return [
-        f"{node} {check}: {data.get(node, {}).get(check)}; expected {verdict}"
+        f"{node} {check}: {by_node.get(node, {}).get(check)}; expected {verdict}"
         for node, verdicts in expected.items()
         for check, verdict in verdicts.items()
-        if data.get(node, {}).get(check) is not verdict
+        if by_node.get(node, {}).get(check) is not verdict
     ]
 
 
@@ -122,12 +124,12 @@ def test_every_verdict_on_every_node_is_the_right_one(ran: Run) -> None:
 
 
 def test_the_summary_names_node_part_owner_and_how_to_see_it(ran: Run) -> None:
-    for words in (
+    for text in (
         "Uncorrected GPU memory errors: 1 of 12 nodes (gpu001), 1 GPU → hardware",
         "gpu001: GPU 1: uncorrected ECC errors: 14 in DRAM; expected 0",
         "see it: nvidia-smi -q -d ECC",
     ):
-        assert words in " ".join(ran.output.split()), ran.output
+        assert text in " ".join(ran.output.split()), ran.output
 
 
 def test_a_replay_gives_the_same_verdicts(bed: Testbed, ran: Run, tmp_path: Path) -> None:
@@ -136,17 +138,17 @@ def test_a_replay_gives_the_same_verdicts(bed: Testbed, ran: Run, tmp_path: Path
 
 
 def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbed, tmp_path: Path) -> None:
-    data = run(bed, tmp_path, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6", "-n", "2")
-    assert (differences(data.verdicts), data.exit) == ([], 1), data.output
-    began = [node.read_text() for node in sorted((data.recording / "nodes").iterdir())]
+    ended = run(bed, tmp_path, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6", "-n", "2")
+    assert (differences(ended.verdicts), ended.exit) == ([], 1), ended.output
+    began = [node.read_text() for node in sorted((ended.recording / "nodes").iterdir())]
     assert len(began) == len(EXPECTED)
 
 
 def test_only_the_collectors_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
-    data = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
-    recorded = json.loads((data.recording / "nodes" / "gpu001.json").read_text())
+    ended = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
+    recorded = json.loads((ended.recording / "nodes" / "gpu001.json").read_text())
     assert recorded["collectors"].keys() == {"boot", "platform", "rdma", "pci", "limits", "imds"}
-    assert data.exit == 0, data.output
+    assert ended.exit == 0, ended.output
 
 
 def test_an_inventory_file_names_groups_types_and_the_connection(bed: Testbed, tmp_path: Path) -> None:
@@ -155,6 +157,6 @@ def test_an_inventory_file_names_groups_types_and_the_connection(bed: Testbed, t
         '[cluster]\nname = "lab"\n'
         '[[group]]\nname = "workers"\nnodes = "gpu[001,007]"\ninstance_type = "ml.p5.48xlarge"\n'
     )
-    data = run(bed, tmp_path, "--cluster", str(inventory))
+    ended = run(bed, tmp_path, "--cluster", str(inventory))
     expected = {node: EXPECTED[node] for node in ("gpu001", "gpu007")}
-    assert (differences(data.verdicts, expected), data.verdicts.keys()) == ([], expected.keys()), data.output
+    assert (differences(ended.verdicts, expected), ended.verdicts.keys()) == ([], expected.keys()), ended.output

@@ -34,7 +34,7 @@ def test_what_a_check_says_while_it_goes_on_is_all_reported_worst_first(runs: Ru
         "concern: loud; expected quiet",
         "concern: warm; expected cool",
     ]
-    assert [(one.verdict, one.cause) for one in result.findings] == [
+    assert [(finding.verdict, finding.cause) for finding in result.findings] == [
         (Verdict.FAIL, ""),
         (Verdict.INCOMPLETE, "a shut door"),
         (Verdict.CONCERN, ""),
@@ -90,4 +90,4 @@ def test_a_check_that_ends_with_its_concern_says_nothing_after_it(runs: Runs) ->
         """
     )
     runs.over([saying("gpu001", "pass")])
-    assert [(one.verdict, one.message) for one in runs.results] == [(Verdict.CONCERN, "warm; expected cool")]
+    assert [(result.verdict, result.message) for result in runs.results] == [(Verdict.CONCERN, "warm; expected cool")]

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.any_user
 
 def test_a_check_that_m_leaves_out_has_one_item_for_all_nodes(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
-    data = runs.over(all_verdicts(), "-m", "prolog")
-    assert counts(data)["deselected"] == 1
+    run = runs.over(all_verdicts(), "-m", "prolog")
+    assert counts(run)["deselected"] == 1
     assert runs.verdicts == VERDICTS
 
 
@@ -41,14 +41,14 @@ def test_a_mark_that_another_gives_to_one_node_chooses_it(runs: Runs) -> None:
 
 def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
-    said = []
+    reported = []
     for most in (1_000, 1):
         monkeypatch.setattr(run_loop, "MANY", most)
         monkeypatch.setattr(session, "MAX_NODES_KEPT_WHOLE", most)
-        data = runs.over(all_verdicts(), "-rA")
-        lines = [line for line in data.outlines if not line.startswith(("=", "rootdir"))]
-        said.append((lines, [{**record, "duration_s": 0} for record in runs.records]))
-    assert said[0] == said[1]
+        run = runs.over(all_verdicts(), "-rA")
+        lines = [line for line in run.outlines if not line.startswith(("=", "rootdir"))]
+        reported.append((lines, [{**record, "duration_s": 0} for record in runs.records]))
+    assert reported[0] == reported[1]
 
 
 @pytest.mark.parametrize("most", [1_000, 1], ids=["small", "large"])
@@ -73,7 +73,7 @@ def test_a_run_leaves_the_collector_as_another_had_it(
         if not is_enabled:
             gc.disable()
         runs.over(all_verdicts())
-        scanned = {id(one) for one in gc.get_objects()}
+        scanned = {id(scanned_object) for scanned_object in gc.get_objects()}
         assert (id(of_another) in scanned, id(made_later) in scanned) == (False, True)
         assert gc.isenabled() is is_enabled
     finally:
@@ -161,8 +161,8 @@ def seen_by_plugins(runs: Runs, *arguments: str) -> list[str]:
         """,
         test_it=LIGHT,
     )
-    data = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], "-s", *arguments)
-    return next(line for line in data.outlines if line.startswith("seen:")).split()[1:]
+    run = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], "-s", *arguments)
+    return next(line for line in run.outlines if line.startswith("seen:")).split()[1:]
 
 
 @pytest.mark.parametrize("arguments", [(), ("-m", "prolog"), ("-k", "gpu00"), ("--nf",)])
@@ -176,5 +176,5 @@ def test_there_is_an_item_for_each_node_when_all_are_collected(runs: Runs, argum
 )
 def test_pytest_says_how_many_nodes_items_were_collected(runs: Runs, arguments: tuple[str, ...], words: str) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], *arguments)
-    assert words in data.outlines
+    run = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], *arguments)
+    assert words in run.outlines

@@ -45,23 +45,27 @@ DECLARED = """
 """
 
 
-def asked(runs: Runs, tmp_path: Path, *words: str) -> set[str]:
+def collectors_asked_for(runs: Runs, tmp_path: Path, *arguments: str) -> set[str]:
     """The collectors that a run of the site's own checks over this machine asked for."""
-    runs.run("--cluster", "local", f"--results={runs.results_file}", f"--record={tmp_path / 'recording'}", *words)
+    runs.run("--cluster", "local", f"--results={runs.results_file}", f"--record={tmp_path / 'recording'}", *arguments)
     node = next((tmp_path / "recording" / "nodes").iterdir())
-    return {name for name, one in json.loads(node.read_text())["collectors"].items() if one["status"] != "not_asked"}
+    return {
+        name
+        for name, collector in json.loads(node.read_text())["collectors"].items()
+        if collector["status"] != "not_asked"
+    }
 
 
 @pytest.mark.parametrize("check", [BY_A_COMPUTED_NAME, BY_A_CLASS_OF_ONES_OWN, DECLARED])
 def test_a_check_of_another_author_gets_what_it_reads(runs: Runs, tmp_path: Path, check: str) -> None:
     runs.checks(test_own=check)
-    asked(runs, tmp_path)
+    collectors_asked_for(runs, tmp_path)
     assert [result.verdict for result in runs.results] == [Verdict.PASS]
 
 
 def test_a_check_of_another_author_that_declares_nothing_gets_all_that_is_no_jobs(runs: Runs, tmp_path: Path) -> None:
     runs.checks(test_own=BY_A_COMPUTED_NAME)
-    assert asked(runs, tmp_path) >= set(collector_names()) - IN_JOB
+    assert collectors_asked_for(runs, tmp_path) >= set(collector_names()) - IN_JOB
 
 
 @pytest.mark.parametrize(("words", "of_a_job"), [((), set()), (("-m", "job"), IN_JOB)])
@@ -69,7 +73,7 @@ def test_device_files_are_opened_where_a_job_is_asked_and_nowhere_else(
     runs: Runs, tmp_path: Path, words: tuple[str, ...], of_a_job: set[str]
 ) -> None:
     runs.checks(test_own=f"import pytest\npytestmark = pytest.mark.job\n{textwrap.dedent(BY_A_COMPUTED_NAME)}")
-    assert asked(runs, tmp_path, "-n", "1", *words) & IN_JOB == of_a_job
+    assert collectors_asked_for(runs, tmp_path, "-n", "1", *words) & IN_JOB == of_a_job
 
 
 def test_an_agent_of_the_gate_opens_no_device_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,20 +81,20 @@ def test_an_agent_of_the_gate_opens_no_device_file(monkeypatch: pytest.MonkeyPat
         raise LookupError(*collectors)
 
     monkeypatch.setattr(reporting, "program", refuse)
-    with pytest.raises(LookupError) as asked:
+    with pytest.raises(LookupError) as error:
         reporting.report_for_ever(60.0, ProbeOptions(), threading.Event())
-    assert set(asked.value.args) & {"boot", *IN_JOB} == {"boot"}
+    assert set(error.value.args) & {"boot", *IN_JOB} == {"boot"}
 
 
 @pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])
 def test_what_a_check_declares_is_all_that_nodes_are_asked_for(runs: Runs, tmp_path: Path, arguments: str) -> None:
     runs.checks(test_own=DECLARED.replace("(node)", f"({arguments})"))
-    assert asked(runs, tmp_path) == ALWAYS | {"kernel"}
+    assert collectors_asked_for(runs, tmp_path) == ALWAYS | {"kernel"}
 
 
 def test_a_check_of_devices_gets_the_devices_besides_what_it_declares(runs: Runs, tmp_path: Path) -> None:
     runs.checks(test_own=DECLARED.replace("(node)", "(nvme, node)"))
-    assert asked(runs, tmp_path) >= {"kernel", "nvme"}
+    assert collectors_asked_for(runs, tmp_path) >= {"kernel", "nvme"}
 
 
 def test_a_slip_in_what_a_check_declares_is_refused_where_it_is_written() -> None:

@@ -48,10 +48,10 @@ def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return runs
 
 
-def said(runs: Runs, *arguments: str) -> tuple[list[str], list[dict[str, Any]]]:
+def output_and_records(runs: Runs, *arguments: str) -> tuple[list[str], list[dict[str, Any]]]:
     """The lines and the records of a run over nodes of every verdict."""
-    data = runs.over([*all_verdicts(), *NODES], *arguments)
-    return data.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]
+    run = runs.over([*all_verdicts(), *NODES], *arguments)
+    return run.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]
 
 
 def examiners(runs: Runs) -> list[int]:
@@ -61,9 +61,9 @@ def examiners(runs: Runs) -> list[int]:
 
 def test_the_same_is_said_with_children_and_without(parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     parallel_runs.checks(test_it=LIGHT, test_gpus=DEVICES)
-    with_children = said(parallel_runs, "-rA")
+    with_children = output_and_records(parallel_runs, "-rA")
     monkeypatch.setattr(parallel, "_processors", lambda: 1)
-    assert said(parallel_runs, "-rA") == with_children
+    assert output_and_records(parallel_runs, "-rA") == with_children
 
 
 def test_each_child_examines_a_share_of_neighbouring_nodes(parallel_runs: Runs) -> None:
@@ -130,7 +130,7 @@ def no_fork() -> int:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("-v",), ("--pdb",), ("--maxfail", "1", "-v"), ("-p", "hears")], ids=lambda words: words[0]
+    "arguments", [("-v",), ("--pdb",), ("--maxfail", "1", "-v"), ("-p", "hears")], ids=lambda arguments: arguments[0]
 )
 def test_where_somebody_hears_of_each_test_nothing_is_forked(
     parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -185,30 +185,30 @@ def test_where_the_run_ends_early_the_children_do(parallel_runs: Runs, is_interr
         os.kill(pid, 0)
 
 
-def under_a_thread(asked: Callable[[], bool]) -> bool:
+def under_a_thread(answer: Callable[[], bool]) -> bool:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        return asked()
+        return answer()
     finally:
         done.set()
         thread.join()
 
 
-def under_a_tracer(asked: Callable[[], bool]) -> bool:
+def under_a_tracer(answer: Callable[[], bool]) -> bool:
     before = sys.gettrace()
     sys.settrace(lambda *_: None)
     try:
-        return asked()
+        return answer()
     finally:
         sys.settrace(before)
 
 
-def beside_another_parent(asked: Callable[[], bool]) -> bool:
+def beside_another_parent(answer: Callable[[], bool]) -> bool:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        return asked()
+        return answer()
     finally:
         signal.signal(signal.SIGCHLD, before)
 

@@ -90,9 +90,9 @@ def test_without_a_terminal_a_line_says_now_and_then_who_is_awaited(monkeypatch:
         assert reporter.has_line.wait(60.0)
         reporter.has_line.clear()
         assert reporter.has_line.wait(60.0)
-    said = len(reporter.lines)
+    count = len(reporter.lines)
     assert reporter.lines[-1] == "asking the nodes: 1 of 2 done; waiting for b"
-    assert not reporter.has_line.wait(0.05) or len(reporter.lines) == said
+    assert not reporter.has_line.wait(0.05) or len(reporter.lines) == count
 
 
 def test_a_run_that_is_to_be_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,16 +38,16 @@ def parsed() -> list[ast.Module]:
 
 def used() -> set[str]:
     """Names that begin with _, of objects outside the suite, and imports from _pytest."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in (node for module in parsed() for node in ast.walk(module)):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             if not (isinstance(node.value, ast.Name) and node.value.id in OWN):
-                found.add(node.attr)
+                names.add(node.attr)
         elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("_pytest"):
-            found.update(f"{node.module}.{name.name}" for name in node.names)
+            names.update(f"{node.module}.{name.name}" for name in node.names)
         elif isinstance(node, ast.Constant) and node.value in ("_nodeid", "_store", "_report_sections"):
-            found.add(node.value)
-    return found - {"_exit"}  # os._exit
+            names.add(node.value)
+    return names - {"_exit"}  # os._exit
 
 
 @pytest.mark.long
@@ -63,6 +63,6 @@ def test_a_name_of_a_module_is_there(name: str) -> None:
 
 def test_the_names_of_objects_are_there(request: pytest.FixtureRequest) -> None:
     reporter = request.config.pluginmanager.get_plugin("terminalreporter") or pytest.TerminalReporter(request.config)
-    has = {name for one in (request.node, request.session, reporter, reporter._tw) for name in dir(one)}
-    has |= {name for one in type(request.node).__mro__ for name in getattr(one, "__slots__", ())}
+    has = {name for owner in (request.node, request.session, reporter, reporter._tw) for name in dir(owner)}
+    has |= {name for owner in type(request.node).__mro__ for name in getattr(owner, "__slots__", ())}
     assert {name for name in USED if "." not in name} - has <= BEFORE_9_1

@@ -35,11 +35,11 @@ START_S = 600.0
 
 def refresh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the option in a separate process with only this AWS configuration."""
-    words = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pytest.toml"), "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pytest.toml"), "-p", "no:cacheprovider"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     own |= QUIET | environment
     return subprocess.run(
-        [*words, *arguments], env=own, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
+        [*command, *arguments], env=own, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
 
 
@@ -61,20 +61,20 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _address(log: Path, server: subprocess.Popen[bytes]) -> str:
     until = time.monotonic() + START_S
     while time.monotonic() < until and server.poll() is None:
-        found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text())
-        if found:
+        address = re.search(r"http://127\.0\.0\.1:\d+", log.read_text())
+        if address:
             with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{found[0]}/moto-api/", timeout=5).close()
-                return found[0]
+                urllib.request.urlopen(f"{address[0]}/moto-api/", timeout=5).close()
+                return address[0]
         time.sleep(0.1)
     raise AssertionError(f"moto does not start: {log.read_text()}")
 
 
 def test_the_catalogue_is_what_ec2_says_of_every_type_that_moto_knows(moto: str) -> None:
     ran = refresh("--refresh-catalog", "us-east-1", AWS_ENDPOINT_URL=moto, **CREDENTIALS)
-    *data, summary = ran.stdout.splitlines()
-    assert [line for line in data if "missing in the catalogue" not in line] == []  # a newer moto may know more types
-    assert ran.returncode == (1 if data else 0), ran.stderr
+    *lines, summary = ran.stdout.splitlines()
+    assert [line for line in lines if "missing in the catalogue" not in line] == []  # a newer moto may know more types
+    assert ran.returncode == (1 if lines else 0), ran.stderr
     compared = re.match(r"(\d+) types compared with EC2 in us-east-1, ", summary)
     assert compared
     assert int(compared[1]) >= 40
@@ -155,8 +155,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         for name, value in (QUIET | environment).items():
             monkeypatch.setenv(name, value)
         status = refresh_catalog(region)
-        data = capsys.readouterr()
-        return Ran(status, data.out, data.err)
+        output = capsys.readouterr()
+        return Ran(status, output.out, output.err)
 
     return ask
 

@@ -66,12 +66,12 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_is_counted_kept_and_said_in_the_end(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
     monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
-    said = []
+    reported = []
     for most in (1_000, 1):
         monkeypatch.setattr(run_loop, "MANY", most)
-        data = runs.over([*all_verdicts(), *(saying(f"n{number}", "pass") for number in range(9))], "-rA")
-        said.append((counts(data), data.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]))
-    assert said[0] == said[1]
+        run = runs.over([*all_verdicts(), *(saying(f"n{number}", "pass") for number in range(9))], "-rA")
+        reported.append((counts(run), run.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]))
+    assert reported[0] == reported[1]
 
 
 @pytest.mark.usefixtures("large")
@@ -88,12 +88,12 @@ def test_what_failed_and_passes_now_is_not_among_the_last_failed(runs: Runs) -> 
 @pytest.mark.parametrize("hook", ["logstart(nodeid)", "logreport(report)", "logfinish(nodeid)"])
 def test_each_report_is_available_on_request(runs: Runs, hook: str) -> None:
     runs.checks(conftest=f"def pytest_runtest_{hook}:\n    print('called')\n", test_it=LIGHT)
-    data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-s")
-    assert sum("called" in line for line in data.outlines) >= 4
+    run = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-s")
+    assert sum("called" in line for line in run.outlines) >= 4
 
 
 @pytest.mark.usefixtures("large")
 def test_with_v_each_test_has_its_line(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-v")
-    assert sum("PASSED" in line for line in data.outlines) == 4
+    run = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-v")
+    assert sum("PASSED" in line for line in run.outlines) == 4

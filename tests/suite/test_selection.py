@@ -78,39 +78,39 @@ def test_one_mark_of_a_file_needs_no_list(runs: Runs) -> None:
 
 def test_an_unknown_mark_is_an_error_that_names_it(runs: Runs) -> None:
     runs.checks(test_it=LIGHT.replace("pytest.mark.prolog", "pytest.mark.prologue"))
-    data = runs.over(all_verdicts())
-    assert data.ret == 2
-    data.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
+    run = runs.over(all_verdicts())
+    assert run.ret == 2
+    run.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
 
 
 def test_every_mark_of_the_suite_is_registered(runs: Runs) -> None:
-    data = runs.run("--markers").stdout
-    data.fnmatch_lines(["@pytest.mark.gpu: *", "@pytest.mark.prolog: *", "@pytest.mark.hyperpod_nccl(section): *"])
+    output = runs.run("--markers").stdout
+    output.fnmatch_lines(["@pytest.mark.gpu: *", "@pytest.mark.prolog: *", "@pytest.mark.hyperpod_nccl(section): *"])
 
 
 @WAYS
 @pytest.mark.parametrize(("option", "stops_after"), [("-x", 2), ("--maxfail=2", 4)])
 def test_x_and_maxfail_stop_at_failures_and_gaps(runs: Runs, checks: str, option: str, stops_after: int) -> None:
     runs.checks(test_it=checks)
-    data = runs.over(all_verdicts(), option)
+    run = runs.over(all_verdicts(), option)
     verdicts = list(VERDICTS.values())[:stops_after]
     left_out = [Verdict.INCOMPLETE] * (len(VERDICTS) - stops_after)
     assert runs.verdicts == dict(zip(VERDICTS, [*verdicts, *left_out], strict=True))
     assert sum(result.is_evaluated for result in runs.results) == stops_after
-    assert data.ret == 1
-    data.stdout.fnmatch_lines(["*stopping after *"])
+    assert run.ret == 1
+    run.stdout.fnmatch_lines(["*stopping after *"])
 
 
 @pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_collect_only_asks_no_node(runs: Runs, workers: list[str]) -> None:
     runs.checks(test_it=LIGHT)
     kept = runs.folder / "kept"
-    data = runs.over(all_verdicts(), "--collect-only", "-q", "--record", str(kept), *workers)
-    assert data.ret == 0
+    run = runs.over(all_verdicts(), "--collect-only", "-q", "--record", str(kept), *workers)
+    assert run.ret == 0
     assert not kept.exists()
     assert not runs.results_file.exists()
     if not workers:
-        data.stdout.fnmatch_lines([f"test_it.py::test_word?{name}?" for name in VERDICTS])
+        run.stdout.fnmatch_lines([f"test_it.py::test_word?{name}?" for name in VERDICTS])
 
 
 def test_a_recording_has_no_answer_of_an_older_run_where_no_node_is_asked(runs: Runs) -> None:
@@ -123,9 +123,9 @@ def test_a_recording_has_no_answer_of_an_older_run_where_no_node_is_asked(runs: 
 def test_a_recording_is_not_recorded_in_its_own_place(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.over([saying("gpu001", "pass")], "--record", "kept")
-    data = runs.run("--cluster=replay:kept", "--record", "./kept/")
-    assert data.ret == pytest.ExitCode.USAGE_ERROR
-    data.stderr.fnmatch_lines(["*--record kept is the recording that is replayed; expected another folder"])
+    run = runs.run("--cluster=replay:kept", "--record", "./kept/")
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    run.stderr.fnmatch_lines(["*--record kept is the recording that is replayed; expected another folder"])
 
 
 OCCASIONS = """
@@ -195,8 +195,8 @@ def test_a_chosen_check_of_a_control_plane_that_the_cluster_does_not_have_says_s
     else:
         cluster = runs.cluster([saying("gpu001", "pass"), saying("gpu002", "pass")])
     runs.run("--cluster", cluster, "--results", str(runs.results_file), str(ROOT / "checks"), "-k", chosen, *more)
-    found = [(result.check, result.verdict, result.message) for result in runs.results]
-    assert sorted(found) == [(check, Verdict.NOT_APPLICABLE, why) for check, why in sorted(expected.items())]
+    results = [(result.check, result.verdict, result.message) for result in runs.results]
+    assert sorted(results) == [(check, Verdict.NOT_APPLICABLE, why) for check, why in sorted(expected.items())]
     assert [result.node for result in runs.results if result.is_of_node] == []  # the cluster is none of its nodes
 
 

@@ -58,8 +58,8 @@ def test_the_last_line_counts_each_concern_that_is_shown(tmp_path: Path, capfd: 
     folder = tmp_path / "gpu001"
     folder.mkdir()
     (folder / "sysctl.txt").write_text(SYSCTL, encoding="utf-8")
-    words = ["-k", "kernel_settings or process_ids", "--no-report"]
-    assert main(["check", f"capture:{tmp_path}", *words]) == 10
+    arguments = ["-k", "kernel_settings or process_ids", "--no-report"]
+    assert main(["check", f"capture:{tmp_path}", *arguments]) == 10
     out = capfd.readouterr().out
     assert re.fullmatch(r"2 incomplete, 2 concern in \d+\.\d s", out.splitlines()[-1])
     assert len([line for line in out.splitlines() if line.startswith("CONCERN ")]) == 2
@@ -80,7 +80,7 @@ def test_what_stands_beside_what_is_worse_is_counted(
     counts: list[str], verdicts: list[tuple[Verdict, ...]], shown: list[str]
 ) -> None:
     results = [
-        Result("host.swap", "gpu001", each[0], findings=tuple(Finding(one, "seen") for one in each))
+        Result("host.swap", "gpu001", each[0], findings=tuple(Finding(verdict, "seen") for verdict in each))
         for each in verdicts
     ]
     assert with_lesser(counts, results) == shown
@@ -151,8 +151,8 @@ def test_an_interrupt_is_said_once_and_without_code(
     pytester.makepyfile(stops=f"def {hook}():\n    raise KeyboardInterrupt")
     pytester.syspathinsert()
     assert main(["check", "demo", "-p", "stops", "--no-report"]) == 2
-    said = capfd.readouterr()
-    assert (re.sub(r"in [0-9.]+ s$", "in … s", said.out, flags=re.MULTILINE), said.err) == (out, err)
+    output = capfd.readouterr()
+    assert (re.sub(r"in [0-9.]+ s$", "in … s", output.out, flags=re.MULTILINE), output.err) == (out, err)
 
 
 def test_a_short_evaluation_shows_no_line() -> None:

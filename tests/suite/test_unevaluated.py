@@ -37,7 +37,7 @@ def test_what_minus_x_leaves_out_is_incomplete_and_the_run_no_success(
     ran = runs.over(nodes, "-x", *options)
     assert ran.ret == code
     assert runs.verdicts["gpu003"] is INCOMPLETE
-    assert [one.node for one in runs.results if not one.is_evaluated] == ["gpu003"]
+    assert [result.node for result in runs.results if not result.is_evaluated] == ["gpu003"]
     ran.stdout.fnmatch_lines(["INTERRUPTED: 2 of 3 checks ended, all of them on 2 of 3 nodes"])
 
 
@@ -45,14 +45,14 @@ def test_a_run_that_stops_at_its_last_check_has_evaluated_all(runs: Runs) -> Non
     runs.checks(test_it=LIGHT)
     ran = runs.over(BAD_SECOND[:2], "-x")
     assert ran.ret == 1
-    assert all(one.is_evaluated for one in runs.results)
+    assert all(result.is_evaluated for result in runs.results)
     assert "INTERRUPTED" not in ran.stdout.str()
 
 
 def test_an_unevaluated_check_has_what_reports_need_of_it(runs: Runs) -> None:
     runs.checks(test_1=LIGHT, test_2=DEVICES)
     runs.over(BAD_SECOND, "-x")
-    light, *_, of_gpu = (one for one in runs.results if not one.is_evaluated)
+    light, *_, of_gpu = (result for result in runs.results if not result.is_evaluated)
     assert (light.check, light.subject, light.title) == ("host.word", "node", "The word is wrong")
     assert (light.owner, light.subsystem) == ("hyperpod-node-debugger", "host")
     assert (of_gpu.check, of_gpu.node, of_gpu.subject) == ("gpu.word_of_gpu", "gpu003", "gpu")
@@ -64,7 +64,7 @@ def test_a_check_of_a_control_plane_that_is_not_there_is_left_out_of_the_cluster
     runs.checks(test_it=LIGHT)
     after = f"{ROOT}/checks/control_plane/test_kubernetes_nodes.py::test_k8s_node_ready"
     ran = runs.run("--cluster", cluster, "--results", str(runs.results_file), "test_it.py", after, "-x")
-    assert [(one.node, one.subject) for one in runs.results if not one.is_evaluated] == [
+    assert [(result.node, result.subject) for result in runs.results if not result.is_evaluated] == [
         ("gpu003", "node"),
         ("small", "cluster"),
     ]
@@ -115,7 +115,7 @@ def test_while_the_nodes_are_asked_no_node_is_known(runs: Runs, monkeypatch: pyt
     runs.checks(test_it=LIGHT)
     with pytest.raises(KeyboardInterrupt):
         runs.over(BAD_SECOND, "--report", "out")
-    assert {(one.node, one.message) for one in runs.results} == {
+    assert {(result.node, result.message) for result in runs.results} == {
         (node.node, "not evaluated: SIGINT ended the run") for node in BAD_SECOND
     }
     assert 'verdict="pass"} 0' in (runs.folder / "out" / "metrics.prom").read_text()
@@ -146,7 +146,7 @@ def test_a_test_with_pytests_own_word_came_to_its_end(runs: Runs, how: str, work
     runs.checks(test_it=body if how else body.replace("say(node", 'pytest.xfail("known") or say(node'))
     ran = runs.over(BAD_SECOND, *workers)
     assert "INTERRUPTED" not in ran.stdout.str()
-    assert all(one.is_evaluated for one in runs.results)
+    assert all(result.is_evaluated for result in runs.results)
 
 
 def test_every_verdict_that_is_added_is_given_to_other_plugins(runs: Runs) -> None:

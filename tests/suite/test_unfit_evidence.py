@@ -34,14 +34,14 @@ def reported() -> NodeEvidence:
 
 
 def kept(folder: Path) -> list[str]:
-    return sorted(str(one.relative_to(folder)) for one in folder.glob("*/*"))
+    return sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))
 
 
 def test_it_is_a_recording_of_that_node_alone_and_says_the_same(reported: NodeEvidence, tmp_path: Path) -> None:
     keep_unfit(tmp_path, CLUSTER, reported, AT)
     assert kept(tmp_path) == ["gpu002/20260921T141320Z"]
     cluster = resolve(f"replay:{tmp_path}/gpu002/20260921T141320Z")
-    assert ([one.name for one in cluster.targets], cluster.is_part) == (["gpu002"], True)
+    assert ([target.name for target in cluster.targets], cluster.is_part) == (["gpu002"], True)
     (again,) = replayed(tmp_path / "gpu002" / "20260921T141320Z", cluster)
     assert again.collectors == reported.collectors
 
@@ -79,7 +79,7 @@ def test_on_a_full_volume_there_is_room_for_the_newest_and_no_half_of_one(
     monkeypatch.setattr(k8s_gate, "write_node", no_room)
     with pytest.raises(OSError, match="No space left"):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * MAX_RECORDINGS)
-    assert [replay_of(tmp_path / one) for one in kept(tmp_path)] == ["gpu002"] * (MAX_RECORDINGS - 1)
+    assert [replay_of(tmp_path / name) for name in kept(tmp_path)] == ["gpu002"] * (MAX_RECORDINGS - 1)
 
 
 def replay_of(recording: Path) -> str:
@@ -89,7 +89,7 @@ def replay_of(recording: Path) -> str:
 
 def test_a_node_is_no_folder_elsewhere_whatever_it_is_called(reported: NodeEvidence, tmp_path: Path) -> None:
     keep_unfit(tmp_path / "kept", CLUSTER, replace(reported, node="../../gone"), AT)
-    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 @pytest.fixture
@@ -122,6 +122,6 @@ def test_a_round_keeps_what_became_unfit_and_nothing_else(ended: Any, tmp_path: 
 
 def test_a_folder_that_takes_nothing_is_a_problem_of_the_round(ended: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (said,) = ended(tmp_path / "file", "gpu002")
-    assert "--k8s-evidence" in said
-    assert said.endswith("expected a folder with room that may be written")
+    (problem,) = ended(tmp_path / "file", "gpu002")
+    assert "--k8s-evidence" in problem
+    assert problem.endswith("expected a folder with room that may be written")

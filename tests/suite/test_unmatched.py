@@ -42,9 +42,9 @@ def test_a_mark_that_nobody_registered_and_a_test_has_is_no_mistake() -> None:
 def test_k_has_selected_something_if_other_tests_ran(runs: Runs) -> None:
     runs.pytester.makepyfile(test_own="def test_of_my_own(): pass\ndef test_another(): pass")
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), "-k", "of_my_own", str(runs.pytester.path))
-    assert "1 passed" in data.stdout.str()
-    data.stdout.no_fnmatch_line("*chooses nothing*")
+    run = runs.over(all_verdicts(), "-k", "of_my_own", str(runs.pytester.path))
+    assert "1 passed" in run.stdout.str()
+    run.stdout.no_fnmatch_line("*chooses nothing*")
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_k_has_selected_something_if_other_tests_ran(runs: Runs) -> None:
     ],
 )
 def test_a_word_that_chooses_nothing_is_named_with_the_check_or_node_that_is_meant(keyword: str, near: str) -> None:
-    words = f"-k {keyword!r} chooses nothing{near}; clusterproof checks lists what there is"
-    assert nothing_chosen(keyword, CLUSTER) == words
+    message = f"-k {keyword!r} chooses nothing{near}; clusterproof checks lists what there is"
+    assert nothing_chosen(keyword, CLUSTER) == message

@@ -20,20 +20,20 @@ COUNTS = Counter({"passed": 2, "failed": 1, "concern": 1, "incomplete": 3, "not 
 @WAYS
 def test_each_verdict_has_its_letter(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
-    data = runs.over(all_verdicts())
-    data.stdout.fnmatch_lines(["test_it.py .FCI-II.*"])
+    run = runs.over(all_verdicts())
+    run.stdout.fnmatch_lines(["test_it.py .FCI-II.*"])
     assert runs.verdicts == VERDICTS
-    assert counts(data) == COUNTS
-    assert data.ret == 1
+    assert counts(run) == COUNTS
+    assert run.ret == 1
 
 
 @WAYS
 def test_each_verdict_has_its_word(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
-    data = runs.over(all_verdicts(), "-v")
-    words = ["PASSED", "FAILED", "CONCERN", "INCOMPLETE", "NOT APPLICABLE", "INCOMPLETE", "INCOMPLETE", "PASSED"]
-    data.stdout.fnmatch_lines(
-        [f"test_it.py::test_word?{name}? {word} *" for name, word in zip(VERDICTS, words, strict=True)]
+    run = runs.over(all_verdicts(), "-v")
+    outcomes = ["PASSED", "FAILED", "CONCERN", "INCOMPLETE", "NOT APPLICABLE", "INCOMPLETE", "INCOMPLETE", "PASSED"]
+    run.stdout.fnmatch_lines(
+        [f"test_it.py::test_word?{name}? {word} *" for name, word in zip(VERDICTS, outcomes, strict=True)]
     )
 
 
@@ -106,10 +106,10 @@ def test_a_teardown_that_breaks_is_an_error_beside_the_verdict(runs: Runs) -> No
             pass
         """
     )
-    data = runs.over([saying("gpu001", "pass")])
+    run = runs.over([saying("gpu001", "pass")])
     assert runs.verdicts == {"gpu001": Verdict.PASS}
-    assert data.ret == 1
-    data.stdout.fnmatch_lines(["*ERROR at teardown of test_it*", "*OSError: ground is gone"])
+    assert run.ret == 1
+    run.stdout.fnmatch_lines(["*ERROR at teardown of test_it*", "*OSError: ground is gone"])
 
 
 def test_a_check_that_is_marked_skip_is_not_applicable_and_xfail_keeps_pytests_word(runs: Runs) -> None:
@@ -126,10 +126,10 @@ def test_a_check_that_is_marked_skip_is_not_applicable_and_xfail_keeps_pytests_w
             assert False
         """
     )
-    data = runs.over([saying("gpu001", "pass")])
+    run = runs.over([saying("gpu001", "pass")])
     assert [(result.check, result.verdict) for result in runs.results] == [("skipped", Verdict.NOT_APPLICABLE)]
-    assert counts(data) == Counter({"not applicable": 1, "xfailed": 1})
-    assert data.ret == 0
+    assert counts(run) == Counter({"not applicable": 1, "xfailed": 1})
+    assert run.ret == 0
 
 
 # Of several devices the worst counts
@@ -141,12 +141,12 @@ WORST = ["bad", "broken", "concern", "pass", "not applicable"]
 @pytest.mark.parametrize("rank", range(len(WORST)), ids=WORST)
 def test_the_worst_of_several_devices_speaks(runs: Runs, rank: int) -> None:
     runs.checks(test_it=DEVICES)
-    words = WORST[:rank:-1] + [WORST[rank]] * 2 if rank < 4 else [WORST[4]] * 2
-    runs.over([saying("gpu001", *words)])
+    gpu_words = WORST[:rank:-1] + [WORST[rank]] * 2 if rank < 4 else [WORST[4]] * 2
+    runs.over([saying("gpu001", *gpu_words)])
     (result,) = runs.results
     verdicts = [Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.PASS, Verdict.NOT_APPLICABLE]
     assert result.verdict is verdicts[rank]
-    expected = [f"GPU {number}" for number, word in enumerate(words) if word == WORST[rank]]
+    expected = [f"GPU {number}" for number, word in enumerate(gpu_words) if word == WORST[rank]]
     assert list(result.devices) == ([] if WORST[rank] == "pass" else expected)
 
 
@@ -192,10 +192,10 @@ OF_EACH_KIND = [
 ]
 
 
-def exit_code(runs: Runs, words: list[str], *arguments: str) -> int:
+def exit_code(runs: Runs, node_words: list[str], *arguments: str) -> int:
     """The exit code of a run over nodes that report these words."""
     runs.checks(test_it=LIGHT)
-    nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(words, start=1)]
+    nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(node_words, start=1)]
     return int(runs.over(nodes, *arguments).ret)
 
 
@@ -217,9 +217,9 @@ def test_workers_change_no_exit_code(runs: Runs, words: list[str], arguments: li
 
 def test_a_failed_test_of_another_kind_is_a_failure_of_the_run(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_other="def test_other(): assert 1 == 2")
-    data = runs.over([saying("gpu001", "incomplete")])
-    assert data.ret == 1
-    data.stdout.fnmatch_lines(["*= FAILURES =*", "*assert 1 == 2"])
+    run = runs.over([saying("gpu001", "incomplete")])
+    assert run.ret == 1
+    run.stdout.fnmatch_lines(["*= FAILURES =*", "*assert 1 == 2"])
 
 
 # Pytest's options
@@ -228,17 +228,17 @@ def test_a_failed_test_of_another_kind_is_a_failure_of_the_run(runs: Runs) -> No
 @WAYS
 def test_two_workers_give_the_same_verdicts(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
-    data = runs.over(all_verdicts(), "-n2")
+    run = runs.over(all_verdicts(), "-n2")
     assert runs.verdicts == VERDICTS
     assert len(runs.results) == len(VERDICTS)
-    assert counts(data) == COUNTS
-    assert data.ret == 1
+    assert counts(run) == COUNTS
+    assert run.ret == 1
 
 
 def test_without_a_terminal_there_are_still_records(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), "-p", "no:terminal")
-    assert data.ret == 1
+    run = runs.over(all_verdicts(), "-p", "no:terminal")
+    assert run.ret == 1
     assert runs.verdicts == VERDICTS
 
 
@@ -253,20 +253,20 @@ def test_no_display_option_changes_a_verdict(runs: Runs, option: str) -> None:
 
 def test_pytests_own_summary_is_shown_on_request(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), "-rf").stdout
-    data.fnmatch_lines(["FAILED test_it.py::test_word?gpu002? - gpu002: the word is bad; expected pass*"])
+    output = runs.over(all_verdicts(), "-rf").stdout
+    output.fnmatch_lines(["FAILED test_it.py::test_word?gpu002? - gpu002: the word is bad; expected pass*"])
 
 
 def test_an_unreachable_node_is_one_finding_and_the_rest_is_incomplete(runs: Runs) -> None:
     runs.checks(test_it=LIGHT + DEVICES.removeprefix(SAYING))
-    data = runs.over([unreached("gpu001"), unreached("gpu002")]).stdout
-    data.fnmatch_lines(["INCOMPLETE  gpu[[]001-002]: unreachable: refused (2 checks)"])
+    output = runs.over([unreached("gpu001"), unreached("gpu002")]).stdout
+    output.fnmatch_lines(["INCOMPLETE  gpu[[]001-002]: unreachable: refused (2 checks)"])
 
 
 def test_why_a_node_is_unreachable_is_said_where_its_own_check_was_not_chosen(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([unreached("gpu001", detail="10.0.0.1:22 refuses the connection")])
-    data.stdout.fnmatch_lines(
+    run = runs.over([unreached("gpu001", detail="10.0.0.1:22 refuses the connection")])
+    run.stdout.fnmatch_lines(
         ["INCOMPLETE  gpu001: *: refused (*", " *10.0.0.1:22 refuses the connection", "*not proven*"]
     )
 
@@ -276,5 +276,5 @@ def test_why_a_node_is_unreachable_is_said_where_its_own_check_was_not_chosen(ru
 
 def test_a_node_to_which_no_check_applies_is_not_called_fit(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([saying("gpu001", "not applicable"), saying("gpu002", "pass")])
-    data.stdout.fnmatch_lines(["2 nodes: 1 fit, 1 not checked: no check applies"])
+    run = runs.over([saying("gpu001", "not applicable"), saying("gpu002", "pass")])
+    run.stdout.fnmatch_lines(["2 nodes: 1 fit, 1 not checked: no check applies"])

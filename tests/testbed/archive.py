@@ -140,7 +140,9 @@ def cgroup_file(name: str) -> str:
 
 def with_limits(name: str, limits: Mapping[str, str]) -> str:
     """Shell script lines that set these limits, as /proc then shows them."""
-    edits = "".join(f"s|^{ROWS[one][1]}.*|{limits_row(one, limit)}|;" for one, limit in limits.items())
+    edits = "".join(
+        f"s|^{ROWS[limit_name][1]}.*|{limits_row(limit_name, limit)}|;" for limit_name, limit in limits.items()
+    )
     return f"sed '{edits}' /proc/$$/limits >/run/{name}.limits\nmount --bind /run/{name}.limits /proc/$$/limits"
 
 
@@ -174,15 +176,15 @@ def _members(folder: str, files: tuple[tuple[str, str | bytes | Entry], ...]) ->
     out = io.BytesIO()
     for path, content in files:
         name = f"{folder}/{path}".strip("/")
-        member, data = _member(name, content if isinstance(content, Entry) else File(content))
+        member, packed = _member(name, content if isinstance(content, Entry) else File(content))
         out.write(member.tobuf(tarfile.GNU_FORMAT))
-        out.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
+        out.write(packed + bytes(-len(packed) % tarfile.BLOCKSIZE))
     return out.getvalue()
 
 
 def _member(name: str, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
     member = tarfile.TarInfo(name)
-    data = b""
+    content = b""
     if isinstance(entry, Link):
         member.type, member.linkname = tarfile.SYMTYPE, entry.target
     elif isinstance(entry, Device):
@@ -195,6 +197,6 @@ def _member(name: str, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
     elif isinstance(entry, Folder):
         member.type, member.mode = tarfile.DIRTYPE, entry.mode
     else:
-        data = entry.content.encode() if isinstance(entry.content, str) else entry.content
-        member.size, member.mode, member.mtime = len(data), entry.mode, entry.written
-    return member, data
+        content = entry.content.encode() if isinstance(entry.content, str) else entry.content
+        member.size, member.mode, member.mtime = len(content), entry.mode, entry.written
+    return member, content

@@ -63,7 +63,7 @@ def system() -> Path:
     """The folder with the base system, made once and again when this machine's programs change."""
     programs = [path for name in PROGRAMS.split() if (path := shutil.which(name, path=PATH))]
     looked_at = {path: path.stat() for path in (*map(Path, programs), python())}
-    state = [(str(path), data.st_size, data.st_mtime_ns) for path, data in looked_at.items()]
+    state = [(str(path), status.st_size, status.st_mtime_ns) for path, status in looked_at.items()]
     folder = CACHE / hashlib.sha256(repr(state).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -114,8 +114,8 @@ def _standard_library(interpreter: Path) -> Path:
 
 def _libraries(linked: Iterable[str]) -> set[str]:
     """The libraries that the loader loads for these programs, including the loader; a script needs none."""
-    data = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False, env={"PATH": PATH}).stdout
-    return set(re.findall(r"(/\S+) \(0x", data))
+    output = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False, env={"PATH": PATH}).stdout
+    return set(re.findall(r"(/\S+) \(0x", output))
 
 
 def _copy(path: str, root: Path) -> None:

@@ -41,9 +41,19 @@ class Browser:
     def requests(self) -> list[str]:
         """Requests since the page was opened or this was last called, without those blocked by its policy."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        data = {name: [event["params"] for event in events if event["method"] == f"Network.{name}"] for name in _EVENTS}
-        blocked = {one["requestId"] for one in data["loadingFailed"] if one.get("blockedReason") == "csp"}
-        sent = [one["request"]["url"] for one in data["requestWillBeSent"] if one["requestId"] not in blocked]
+        by_kind = {
+            name: [event["params"] for event in events if event["method"] == f"Network.{name}"] for name in _EVENTS
+        }
+        blocked = {
+            parameters["requestId"]
+            for parameters in by_kind["loadingFailed"]
+            if parameters.get("blockedReason") == "csp"
+        }
+        sent = [
+            parameters["request"]["url"]
+            for parameters in by_kind["requestWillBeSent"]
+            if parameters["requestId"] not in blocked
+        ]
         return [url for url in sent if not url.startswith("about:")]
 
     def find(self, css: str) -> WebElement:
@@ -56,7 +66,7 @@ class Browser:
 
     def texts(self, css: str) -> list[str]:
         """The texts of the visible matching elements."""
-        return [one.text for one in self.driver.find_elements(By.CSS_SELECTOR, css) if one.is_displayed()]
+        return [element.text for element in self.driver.find_elements(By.CSS_SELECTOR, css) if element.is_displayed()]
 
     def count(self, css: str) -> int:
         """The number of matching elements."""

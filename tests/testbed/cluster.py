@@ -74,8 +74,8 @@ class Testbed:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a program of this machine on the cluster's network, with `home` as its home."""
         environment = {**os.environ, "HOME": str(self.home), **(env or {})}
-        words = self.command(argv)
-        return subprocess.run(words, input=input, capture_output=True, timeout=timeout, env=environment, check=False)
+        command = self.command(argv)
+        return subprocess.run(command, input=input, capture_output=True, timeout=timeout, env=environment, check=False)
 
     def ssh(self, name: str, command: str, timeout: float = 600.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on a node with OpenSSH's own client."""
@@ -107,11 +107,11 @@ class Testbed:
             yield
 
     @contextlib.contextmanager
-    def slow_link(self, one: str, other: str, rate: str) -> Iterator[None]:
+    def slow_link(self, node: str, other: str, rate: str) -> Iterator[None]:
         """Limit traffic between two nodes to `rate` each way, and leave their other traffic as it was."""
         with (
-            shaped(self.nodes[one].pid, "eth0", rate, self.addresses[other]),
-            shaped(self.nodes[other].pid, "eth0", rate, self.addresses[one]),
+            shaped(self.nodes[node].pid, "eth0", rate, self.addresses[other]),
+            shaped(self.nodes[other].pid, "eth0", rate, self.addresses[node]),
         ):
             yield
 
@@ -165,8 +165,8 @@ class Testbed:
 
     def set_environment(self, name: str, **variables: str) -> None:
         """Set the environment of programs started over ssh from now on."""
-        data = " ".join(f'"{key}={value}"' for key, value in variables.items())
-        self.configure_sshd(name, f"SetEnv {data}\n")
+        assignments = " ".join(f'"{key}={value}"' for key, value in variables.items())
+        self.configure_sshd(name, f"SetEnv {assignments}\n")
 
     def configure_sshd(self, name: str, lines: str) -> None:
         """Put these lines first in the configuration of a node's sshd, and restart it."""
@@ -182,8 +182,8 @@ class Testbed:
         deadline = time.monotonic() + SSHD_S
         while not sshd.listens(node.pid):
             if process.poll() is not None or time.monotonic() > deadline:
-                said = node.run(["/usr/sbin/sshd", "-t", "-f", sshd.CONFIG])
-                raise RuntimeError(f"sshd of {name} does not listen: {(said.stdout + said.stderr).decode()}")
+                tested = node.run(["/usr/sbin/sshd", "-t", "-f", sshd.CONFIG])
+                raise RuntimeError(f"sshd of {name} does not listen: {(tested.stdout + tested.stderr).decode()}")
             time.sleep(0.002)
 
 

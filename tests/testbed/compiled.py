@@ -28,9 +28,9 @@ def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
         return b""
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, soname)
-        words = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]
-        words += [f"-D{name}=gone_{name}" for name in without]
-        subprocess.run([*words, "-o", str(built), str(source)], check=True)
+        command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]
+        command += [f"-D{name}=gone_{name}" for name in without]
+        subprocess.run([*command, "-o", str(built), str(source)], check=True)
         return built.read_bytes()
 
 
@@ -58,8 +58,8 @@ def of_absent_library() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "empty.c").write_text("")
         subprocess.run([*COMPILE, f"-Wl,-soname,{ABSENT}", "-o", ABSENT, "empty.c"], check=True, cwd=folder)
-        words = ["-Wl,--no-as-needed", "-o", "plugin.so", "empty.c", f"./{ABSENT}"]
-        subprocess.run([*COMPILE, *words], check=True, cwd=folder)
+        command = ["-Wl,--no-as-needed", "-o", "plugin.so", "empty.c", f"./{ABSENT}"]
+        subprocess.run([*COMPILE, *command], check=True, cwd=folder)
         return Path(folder, "plugin.so").read_bytes()
 
 

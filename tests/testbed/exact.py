@@ -39,7 +39,7 @@ def collectives() -> dict[str, Any]:
     names = [(name, kind) for kind in SUMS for name in ("all_reduce", "reduce_scatter")]
     names += [("all_gather", "int32"), ("all_to_all", "int32")]
     answers = [
-        {"rank": rank, "rounds": 12, "gb_per_s": 371.2, "operations": [of_operation(*one) for one in names]}
+        {"rank": rank, "rounds": 12, "gb_per_s": 371.2, "operations": [of_operation(*operation) for operation in names]}
         for rank in range(GPUS)
     ]
     about = {"torch": "2.8.0+cu128", "backend": "nccl", "ranks": GPUS, "of_each_node": GPUS, "node": 0}
@@ -72,27 +72,27 @@ def exact(*changes: Change) -> str:
     of_cores[2] = {"type": "tfloat32", "has_none": "a processor has no such products", "cores": 0, "products": 0}
     of_cores += [{"type": name, "cores": CORES, "products": 4000} for name in ("scalar", "SHA-256", "memory")]
     cores = {"cores": CORES, "memory_mib": 393216, "types": of_cores, "wrong": [], "errors": []}
-    data: dict[str, Any] = {"gpus": {"torch": "2.8.0+cu128", "gpus": gpus}, "cores": cores}
-    data.update(collectives=collectives(), steps=steps())
+    answers: dict[str, Any] = {"gpus": {"torch": "2.8.0+cu128", "gpus": gpus}, "cores": cores}
+    answers.update(collectives=collectives(), steps=steps())
     for change in changes:
-        change(data)
-    return json.dumps(data)
+        change(answers)
+    return json.dumps(answers)
 
 
 def wrong(
     place: str, bits: list[int], again: int, changed: bool = False, name: str = "wide by narrow"
 ) -> dict[str, Any]:
     """The description of one wrong product."""
-    said = {"set": name, "elements": 1, "again": again, "of": 8, "alike": again == 8, "operands_changed": changed}
-    return {**said, "where": place, "bits": bits, "expected": "0x44e2a000", "got": "0x44e2b000"}
+    mistake = {"set": name, "elements": 1, "again": again, "of": 8, "alike": again == 8, "operands_changed": changed}
+    return {**mistake, "where": place, "bits": bits, "expected": "0x44e2a000", "got": "0x44e2b000"}
 
 
-def on_gpu(gpu: int, name: str, *found: dict[str, Any]) -> Change:
+def on_gpu(gpu: int, name: str, *mistakes: dict[str, Any]) -> Change:
     """A GPU computes wrong products of a type."""
 
-    def change(data: dict[str, Any]) -> None:
-        kind = next(one for one in data["gpus"]["gpus"][gpu]["types"] if one["type"] == name)
-        kind.update(wrong=list(found), wrong_products=len(found))
+    def change(answers: dict[str, Any]) -> None:
+        kind = next(entry for entry in answers["gpus"]["gpus"][gpu]["types"] if entry["type"] == name)
+        kind.update(wrong=list(mistakes), wrong_products=len(mistakes))
 
     return change
 
@@ -100,9 +100,9 @@ def on_gpu(gpu: int, name: str, *found: dict[str, Any]) -> Change:
 def untested(name: str, why: str) -> Change:
     """PyTorch has no products of a type on any GPU."""
 
-    def change(data: dict[str, Any]) -> None:
-        for gpu in data["gpus"]["gpus"]:
-            others = [one for one in gpu.get("types", []) if one["type"] != name]
+    def change(answers: dict[str, Any]) -> None:
+        for gpu in answers["gpus"]["gpus"]:
+            others = [entry for entry in gpu.get("types", []) if entry["type"] != name]
             gpu["types"] = [*others, {"type": name, "why": why}]
 
     return change
@@ -110,22 +110,22 @@ def untested(name: str, why: str) -> Change:
 
 def dead(gpu: int, error: str) -> Change:
     """A GPU's process does not answer."""
-    return lambda data: data["gpus"]["gpus"].__setitem__(gpu, {"error": error})
+    return lambda answers: answers["gpus"]["gpus"].__setitem__(gpu, {"error": error})
 
 
 def without_last(part: str) -> Change:
     """The output of `gpus` or `steps` lacks the last GPU."""
-    return lambda data: data[part]["gpus"].pop()
+    return lambda answers: answers[part]["gpus"].pop()
 
 
-def on_core(core: int, name: str, found: dict[str, Any]) -> Change:
+def on_core(core: int, name: str, mistake: dict[str, Any]) -> Change:
     """A core, or its part of memory, computes wrong results."""
-    return lambda data: data["cores"]["wrong"].append({"core": core, "type": name, **found})
+    return lambda answers: answers["cores"]["wrong"].append({"core": core, "type": name, **mistake})
 
 
 def core_without_answer(core: int, error: str) -> Change:
     """A core's process does not answer."""
-    return lambda data: data["cores"]["errors"].append({"core": core, "error": error})
+    return lambda answers: answers["cores"]["errors"].append({"core": core, "error": error})
 
 
 def exchanged_wrong(
@@ -137,34 +137,34 @@ def exchanged_wrong(
     **more: Any,
 ) -> Change:
     """These ranks received wrong data from one rank in these rounds of an operation."""
-    said = {"sender": sender, "elements": 12, "first": 512, "how": "", "other": None, "bits": [9], **more}
+    mistake = {"sender": sender, "elements": 12, "first": 512, "how": "", "other": None, "bits": [9], **more}
 
-    def change(data: dict[str, Any]) -> None:
+    def change(tampered: dict[str, Any]) -> None:
         for receiver in receivers:
-            operations = data["collectives"]["answers"][receiver]["operations"]
-            one = next(each for each in operations if (each["operation"], each["type"]) == (name, kind))
-            one["wrong"] += [{"round": number, **said} for number in rounds]
+            operations = tampered["collectives"]["answers"][receiver]["operations"]
+            operation = next(each for each in operations if (each["operation"], each["type"]) == (name, kind))
+            operation["wrong"] += [{"round": number, **mistake} for number in rounds]
 
     return change
 
 
-def by_processors(data: dict[str, Any]) -> None:
+def by_processors(answers: dict[str, Any]) -> None:
     """The ranks exchanged data without a GPU."""
-    data["collectives"]["backend"] = "gloo"
+    answers["collectives"]["backend"] = "gloo"
 
 
 def rank_without_answer(rank: int, error: str) -> Change:
     """A rank's process does not answer."""
-    return lambda data: data["collectives"]["answers"].__setitem__(rank, {"error": error})
+    return lambda answers: answers["collectives"]["answers"].__setitem__(rank, {"error": error})
 
 
 def trained_otherwise(gpus: list[int], name: str, result: str = "a39cac9f29f7", other_from: int = 0) -> Change:
     """These GPUs have another result in one type from one step on."""
 
-    def change(data: dict[str, Any]) -> None:
+    def change(answers: dict[str, Any]) -> None:
         for gpu in gpus:
-            kinds = data["steps"]["gpus"][gpu]["types"]
-            kinds[:] = [one if one["type"] != name else of_steps(name, result, other_from) for one in kinds]
+            kinds = answers["steps"]["gpus"][gpu]["types"]
+            kinds[:] = [entry if entry["type"] != name else of_steps(name, result, other_from) for entry in kinds]
 
     return change
 
@@ -172,9 +172,9 @@ def trained_otherwise(gpus: list[int], name: str, result: str = "a39cac9f29f7", 
 def unsteady(gpus: list[int], name: str) -> Change:
     """These GPUs compute other steps when they repeat them."""
 
-    def change(data: dict[str, Any]) -> None:
+    def change(answers: dict[str, Any]) -> None:
         for gpu in gpus:
-            kind = next(one for one in data["steps"]["gpus"][gpu]["types"] if one["type"] == name)
+            kind = next(entry for entry in answers["steps"]["gpus"][gpu]["types"] if entry["type"] == name)
             kind["differing"] = [{"pass": 7, "step": 4}]
 
     return change
@@ -182,7 +182,7 @@ def unsteady(gpus: list[int], name: str) -> Change:
 
 def gpu_without_steps(gpu: int, error: str) -> Change:
     """A GPU takes no steps."""
-    return lambda data: data["steps"]["gpus"].__setitem__(gpu, {"error": error})
+    return lambda answers: answers["steps"]["gpus"].__setitem__(gpu, {"error": error})
 
 
 def with_exact(*changes: Change) -> Callable[[NodeImage], NodeImage]:

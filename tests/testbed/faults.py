@@ -31,10 +31,10 @@ def with_stuck_nvml(image: NodeImage, gpu: int, call: str = "memory_info", path:
 
 def with_pynvml(image: NodeImage) -> NodeImage:
     """Install this environment's nvidia-ml-py for the node's own python3."""
-    found = importlib.util.find_spec("pynvml")
-    assert found
-    assert found.origin
-    return with_file(image, "/usr/lib/python3/dist-packages/pynvml.py", Path(found.origin).read_bytes())
+    spec = importlib.util.find_spec("pynvml")
+    assert spec
+    assert spec.origin
+    return with_file(image, "/usr/lib/python3/dist-packages/pynvml.py", Path(spec.origin).read_bytes())
 
 
 def with_whole_machine(image: NodeImage) -> NodeImage:

@@ -26,19 +26,19 @@ def domain(
     """The output of `nvidia-imex-ctl -N -j -H`; `links` are the first node's that are not CONNECTED."""
     places = range(len(addresses))
 
-    def connection(one: int, other: int) -> dict[str, str]:
-        word = (links or {}).get(other, "CONNECTED") if one == 0 else "CONNECTED"
+    def connection(place: int, other: int) -> dict[str, str]:
+        word = (links or {}).get(other, "CONNECTED") if place == 0 else "CONNECTED"
         return {"host": addresses[other], "status": word, "changed": "9/4/2026 00:30:11.120"}
 
     nodes = {
-        str(one): {
-            "status": status if one == 0 else others,
-            "host": addresses[one],
-            "hostName": names[one],
+        str(place): {
+            "status": status if place == 0 else others,
+            "host": addresses[place],
+            "hostName": names[place],
             "version": version,
-            "connections": {str(other): connection(one, other) for other in places},
+            "connections": {str(other): connection(place, other) for other in places},
         }
-        for one in places
+        for place in places
     }
     return json.dumps({"status": state, "nodes": nodes, "timestamp": "9/4/2026 00:37:39.905"}, indent=2)
 

@@ -72,9 +72,9 @@ def neuron_node(image: NodeImage) -> NodeImage:
 
 def with_speed(image: NodeImage, *lines: str) -> NodeImage:
     """Set the hardware's speed with these lines."""
-    data = image.files[SPEEDS]
-    assert isinstance(data, str)
-    return with_file(image, SPEEDS, data + "".join(f"{line}\n" for line in lines))
+    speeds = image.files[SPEEDS]
+    assert isinstance(speeds, str)
+    return with_file(image, SPEEDS, speeds + "".join(f"{line}\n" for line in lines))
 
 
 def without_torch(image: NodeImage) -> NodeImage:

@@ -27,8 +27,8 @@ def _without_root() -> str:
 
 
 def _without(program: str, package: str) -> str:
-    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
-    return "" if found else f"{program} is not installed: apt-get install {package}"
+    path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
+    return "" if path else f"{program} is not installed: apt-get install {package}"
 
 
 def _without_path(path: str, what: str) -> str:

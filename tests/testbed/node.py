@@ -213,10 +213,10 @@ def boot(image: NodeImage, name: str = "node001", *, shares_network: bool = Fals
     spaces = ["--mount", "--uts", "--ipc", "--pid", "--cgroup", "--fork", *([] if shares_network else ["--net"])]
     hung = [f"{path}={kind}" for path, kind in image.hung.items()]
     lists = [" ".join(image.frozen), " ".join(hung), " ".join(image.daemons)]
-    words = [name, str(lifeline_end), *lists, str(image.root_percent), str(beneath(image))]
+    command = [name, str(lifeline_end), *lists, str(image.root_percent), str(beneath(image))]
     try:
         holder = subprocess.Popen(
-            [system_program("unshare"), *spaces, "/bin/sh", str(BOOT), *words],
+            [system_program("unshare"), *spaces, "/bin/sh", str(BOOT), *command],
             env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -229,15 +229,15 @@ def boot(image: NodeImage, name: str = "node001", *, shares_network: bool = Fals
     assert holder.stdout
     with contextlib.suppress(BrokenPipeError), holder.stdin:
         holder.stdin.write(packed)
-    said = b""
+    output = b""
     with holder.stdout:
         for line in holder.stdout:
             if line.startswith(b"ready "):
                 return Node(name, image, int(line.split()[1]), holder, lifeline)
-            said += line
+            output += line
     os.close(lifeline)
     holder.wait()
-    raise BootError(f"node {name} did not come up: {said.decode(errors='replace').strip()}")
+    raise BootError(f"node {name} did not come up: {output.decode(errors='replace').strip()}")
 
 
 @contextlib.contextmanager

@@ -40,8 +40,8 @@ def dcgm_json(status: str = "Pass", severity: int = 0, warning: str = "", dcgm: 
         named = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu} if dcgm == 4 else {"gpu_ids": f"{gpu}"}
         if gpu != 3 or status == "Pass":
             return {**named, "status": "Pass"}
-        data = {"error_category": 10, "error_id": 12, "error_severity": severity, "warning": warning}
-        return {**named, "status": status, "warnings": [data]}
+        reported = {"error_category": 10, "error_id": 12, "error_severity": severity, "warning": warning}
+        return {**named, "status": status, "warnings": [reported]}
 
     tests = [{"name": name, "results": [result(gpu) for gpu in range(8)]} for name in ("memory",)]
     deployed = {"name": "software", "results": [{"gpu_ids": "0,1,2,3,4,5,6,7", "status": "Pass"}]}

@@ -54,10 +54,10 @@ def space(payload: int = 256, request: int = 512, *, relaxed: bool = True, acs: 
     return bytes(data)
 
 
-def with_space(image: NodeImage, address: str, data: bytes, iommu: str = "") -> NodeImage:
+def with_space(image: NodeImage, address: str, space: bytes, iommu: str = "") -> NodeImage:
     """Give that function this configuration space, in an IOMMU group of this type."""
     link = image.sys[f"bus/pci/devices/{address}"]
     assert isinstance(link, Link)
     at = link.target.removeprefix("../../../")
     group = {f"{at}/iommu_group/type": f"{iommu}\n"} if iommu else {}
-    return replace(image, sys={**image.sys, f"{at}/config": data, **group})
+    return replace(image, sys={**image.sys, f"{at}/config": space, **group})

@@ -72,15 +72,15 @@ class SlurmBed:
     def node(self, name: str) -> Node:
         return self.bed.nodes[name]
 
-    def run(self, *words: str, user: int = 0, timeout: float = 600.0) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *arguments: str, user: int = 0, timeout: float = 600.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on the controller, where Slurm's are."""
-        return self.controller.run(words, user=user, timeout=timeout)
+        return self.controller.run(arguments, user=user, timeout=timeout)
 
-    def output_of(self, *words: str, user: int = 0) -> str:
+    def output_of(self, *arguments: str, user: int = 0) -> str:
         """The output of a command, which must succeed."""
-        done = self.run(*words, user=user)
+        done = self.run(*arguments, user=user)
         if done.returncode:
-            raise RuntimeError(f"{' '.join(words)}: {(done.stdout + done.stderr).decode(errors='replace')}")
+            raise RuntimeError(f"{' '.join(arguments)}: {(done.stdout + done.stderr).decode(errors='replace')}")
         return done.stdout.decode()
 
     def state(self, name: str) -> str:

@@ -45,8 +45,8 @@ def _own() -> str:
     program = shutil.which("slurmctld", path=SYSTEM_PATH)
     if not program:
         return "none"
-    data = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stdout  # slurm-wlm 22.05.8
-    return ".".join(data.split()[-1].split(".")[:2]) if data else "none"
+    version = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stdout  # slurm-wlm 22.05.8
+    return ".".join(version.split()[-1].split(".")[:2]) if version else "none"
 
 
 @functools.cache
@@ -107,9 +107,9 @@ def start(controller: Node) -> None:
     _wait(controller, ["sacctmgr", "-n", "show", "cluster"])
 
 
-def _wait(controller: Node, words: list[str]) -> None:
+def _wait(controller: Node, command: list[str]) -> None:
     until = time.monotonic() + STARTS_S
-    while (tried := controller.run(words)).returncode:
+    while (tried := controller.run(command)).returncode:
         if time.monotonic() > until:
             raise TimeoutError((tried.stdout + tried.stderr).decode(errors="replace"))
         time.sleep(0.2)

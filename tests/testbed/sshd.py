@@ -34,8 +34,8 @@ Subsystem sftp internal-sftp
 def new_key(path: Path) -> str:
     """Write a new ed25519 key pair to `path` and `path`.pub; returns the public key."""
     path.unlink(missing_ok=True)
-    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f", str(path)]
-    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f", str(path)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     return path.with_name(f"{path.name}.pub").read_text().strip()
 
 

@@ -122,15 +122,15 @@ def common(cpus: int) -> Tree:
 def resolved(tree: Mapping[str, Content], path: str) -> str:
     """`path` with the tree's own links followed, as the kernel would."""
     done: list[str] = []
-    words = [word for word in path.split("/") if word]
-    while words:
-        word = words.pop(0)
+    parts = [word for word in path.split("/") if word]
+    while parts:
+        word = parts.pop(0)
         if word == "..":
             done.pop()
             continue
         entry = tree.get("/".join([*done, word]))
-        if isinstance(entry, Link) and words:
-            words = [*entry.target.split("/"), *words]
+        if isinstance(entry, Link) and parts:
+            parts = [*entry.target.split("/"), *parts]
         else:
             done.append(word)
     return "/".join(done)

@@ -52,8 +52,8 @@ def test_each_node_answers_ssh_with_its_own_name_devices_and_gpus(bed: Testbed) 
 
 @needs_cluster
 def test_an_ordinary_user_can_log_in(bed: Testbed) -> None:
-    words = ["ssh", "-F", str(bed.ssh_config), "-l", "ubuntu", "gpu001"]
-    assert bed.run([*words, "id -un; echo $SHELL; ulimit -l"]).stdout == b"ubuntu\n/bin/sh\nunlimited\n"
+    command = ["ssh", "-F", str(bed.ssh_config), "-l", "ubuntu", "gpu001"]
+    assert bed.run([*command, "id -un; echo $SHELL; ulimit -l"]).stdout == b"ubuntu\n/bin/sh\nunlimited\n"
 
 
 @needs_cluster
@@ -78,9 +78,9 @@ def test_a_banner_comes_before_the_login(bed: Testbed) -> None:
 
 @needs_cluster
 def test_garbage_has_nothing_of_the_answer(bed: Testbed) -> None:
-    said = bed.ssh("garbled", "echo answer").stdout
-    assert len(said) == 5000
-    assert b"answer" not in said
+    output = bed.ssh("garbled", "echo answer").stdout
+    assert len(output) == 5000
+    assert b"answer" not in output
 
 
 @needs_cluster

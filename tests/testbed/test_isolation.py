@@ -71,7 +71,7 @@ FURNISHED = NodeImage(
 )
 VARYING = ("now", "seconds", "times", "read_s", "init_s", "free_kib", "inodes_free")  # differ in any two reads
 SAMPLE = random.Random(26).sample([name for name, fault in BY_NAME.items() if not fault.marks], 6)
-ASKED = f"""
+SCRIPT = f"""
 import json, sys
 from tests.faults.__main__ import prove
 from tests.faults.proof import healthy
@@ -95,8 +95,8 @@ def seen_on(machine: NodeImage, *faults: str, environment: Mapping[str, str] | N
     """The evidence of healthy nodes, and the verdicts on faults, with the testbed on such a machine."""
     own = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": "/cache"}
     with entered(machine, "machine") as running:
-        words = [sys.executable, "-c", ASKED, *faults]
-        ran = running.run(words, env={**(environment or {}), **own}, timeout=600)
+        command = [sys.executable, "-c", SCRIPT, *faults]
+        ran = running.run(command, env={**(environment or {}), **own}, timeout=600)
     assert ran.returncode == 0, ran.stderr.decode()
     return dict(json.loads(line) for line in ran.stdout.splitlines())
 

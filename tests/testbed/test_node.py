@@ -115,10 +115,10 @@ def test_a_healthy_p5_is_whole(command: str, answer: str) -> None:
 )  # fmt: skip
 def test_systemctl_answers_in_its_own_form(command: str, answer: str) -> None:
     keys = ("LoadState", "ActiveState", "SubState", "UnitFileState")
-    said = output(healthy_p5(), command)
+    text = output(healthy_p5(), command)
     for key in keys:
-        said = said.replace(f"\n{key}=", " ")
-    assert said.strip() == answer.strip()
+        text = text.replace(f"\n{key}=", " ")
+    assert text.strip() == answer.strip()
 
 
 @needs_nodes
@@ -217,14 +217,14 @@ def namespaces(pid: int) -> set[Path]:
 
 def users_of(spaces: set[Path]) -> list[Path]:
     """The processes in one of these namespaces."""
-    found = []
+    links = []
     for link in Path("/proc").glob("[0-9]*/ns/*"):
         try:
             if link.readlink() in spaces:
-                found.append(link)
+                links.append(link)
         except OSError:  # it ended meanwhile
             continue
-    return found
+    return links
 
 
 def traces() -> set[str]:
@@ -273,8 +273,8 @@ sys.stdin.read()
 @needs_frozen
 def test_a_node_ends_with_the_process_that_made_it() -> None:
     root = Path(__file__).parents[2]
-    words = [sys.executable, "-c", ORPHANED]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as maker:
+    command = [sys.executable, "-c", ORPHANED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as maker:
         assert maker.stdout
         pid = int(maker.stdout.readline())
         spaces = namespaces(pid) - namespaces(os.getpid())

@@ -30,8 +30,10 @@ def slow_pairs(bed: Testbed, *options: str) -> set[str]:
     """The pairs between which iperf3 measures at most the slow rate."""
 
     def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-        words = [line.split() for line in outputs[0].text.splitlines() if line.endswith("receiver")]
-        return Reading(float(words[0][words[0].index("Gbits/sec") - 1]) / 8, problem="" if words else outputs[0].text)
+        fields = [line.split() for line in outputs[0].text.splitlines() if line.endswith("receiver")]
+        return Reading(
+            float(fields[0][fields[0].index("Gbits/sec") - 1]) / 8, problem="" if fields else outputs[0].text
+        )
 
     meter = Meter(
         "iperf3",
@@ -41,12 +43,12 @@ def slow_pairs(bed: Testbed, *options: str) -> set[str]:
     )
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "ssh", config=str(bed.ssh_config))
     limits = type(PATIENT)(connect_s=10.0, answer_s=30.0, settings=dict(cluster.settings))
-    data: dict[str, Reading] = {}
+    readings: dict[str, Reading] = {}
     with bed.joined(), ssh(MeterCampaign(meter, MeterSettings(), cluster, limits, 40.0)) as launcher:
         for round_ in ROUNDS:
-            data |= measured(launcher, [pair(*words.split()) for words in round_])
-    assert {one.problem for one in data.values()} == {""}
-    return {name for name, one in data.items() if (one.busbw_gb_per_s or 0) < SLOW_GB_PER_S}
+            readings |= measured(launcher, [pair(*fields.split()) for fields in round_])
+    assert {reading.problem for reading in readings.values()} == {""}
+    return {name for name, reading in readings.items() if (reading.busbw_gb_per_s or 0) < SLOW_GB_PER_S}
 
 
 @pytest.mark.parametrize("options", [(), ("-R",)], ids=["sending", "being sent"])

@@ -28,8 +28,8 @@ def test_it_is_the_slurm_that_was_asked_for(bed: SlurmBed) -> None:
 
 
 def test_a_job_runs_on_every_node_with_its_gpus(bed: SlurmBed) -> None:
-    data = bed.output_of("srun", "-N2", "--gres=gpu:8", "--label", "sh", "-c", "echo $(hostname) $SLURM_STEP_GPUS")
-    assert sorted(data.splitlines()) == ["0: gpu001 0,1,2,3,4,5,6,7", "1: gpu002 0,1,2,3,4,5,6,7"]
+    output = bed.output_of("srun", "-N2", "--gres=gpu:8", "--label", "sh", "-c", "echo $(hostname) $SLURM_STEP_GPUS")
+    assert sorted(output.splitlines()) == ["0: gpu001 0,1,2,3,4,5,6,7", "1: gpu002 0,1,2,3,4,5,6,7"]
 
 
 def test_a_drained_node_says_why_and_since_24_11_one_that_is_resumed_does_still(bed: SlurmBed) -> None:

@@ -36,9 +36,9 @@ def switched_on() -> Iterator[subprocess.Popen[bytes]]:
         assert switch.stdin
         assert switch.stdout
         try:
-            said = switch.stdout.readline()
-            if said != b"ready\n":
-                raise RuntimeError(f"no bridge in a network namespace: {said.decode()}")
+            greeting = switch.stdout.readline()
+            if greeting != b"ready\n":
+                raise RuntimeError(f"no bridge in a network namespace: {greeting.decode()}")
             yield switch
         finally:
             switch.stdin.close()
@@ -65,7 +65,7 @@ def set_port(switch: int, address: str, state: str) -> None:
 
 def silence(switch: int, addresses: Sequence[str]) -> None:
     """Drop traffic to these addresses without an answer, as for hosts that are down."""
-    ip(switch, [f"neigh replace {one} lladdr {NOBODY} dev switch nud permanent" for one in addresses])
+    ip(switch, [f"neigh replace {address} lladdr {NOBODY} dev switch nud permanent" for address in addresses])
 
 
 def port(address: str) -> str:
@@ -75,8 +75,8 @@ def port(address: str) -> str:
 
 def ip(pid: int, commands: Sequence[str]) -> None:
     """Run ip commands in the network namespace of a process."""
-    words = [system_program("nsenter"), "-t", str(pid), "-n", system_program("ip"), "-batch", "-"]
-    subprocess.run(words, input="\n".join(commands), text=True, check=True, capture_output=True)
+    command = [system_program("nsenter"), "-t", str(pid), "-n", system_program("ip"), "-batch", "-"]
+    subprocess.run(command, input="\n".join(commands), text=True, check=True, capture_output=True)
 
 
 FULL = "40gbit"
@@ -108,5 +108,5 @@ def shaped(pid: int, interface: str, rate: str, towards: str = "") -> Iterator[N
 
 
 def _tc(pid: int, commands: list[str]) -> None:
-    words = [system_program("nsenter"), "-t", str(pid), "-n", system_program("tc"), "-batch", "-"]
-    subprocess.run(words, input="\n".join(commands), text=True, check=True, capture_output=True)
+    command = [system_program("nsenter"), "-t", str(pid), "-n", system_program("tc"), "-batch", "-"]
+    subprocess.run(command, input="\n".join(commands), text=True, check=True, capture_output=True)

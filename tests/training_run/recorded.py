@@ -36,7 +36,7 @@ def trace(events: Iterable[Event], rank: int = 3, **more: Any) -> str:
 
 
 def ten_steps(**how: Any) -> list[Event]:
-    return [one for number in range(10) for one in step_events(number, **how)]
+    return [recorded for number in range(10) for recorded in step_events(number, **how)]
 
 
 def all_to_all(rank: int, computes: list[float], steps: int = 8, *, names_it: bool = True) -> list[Event]:
@@ -119,8 +119,8 @@ def calling(rank: int, calls: Sequence[Sized], *, ended: int, is_cut: bool = Fal
 def differing(ranks: Sequence[dict[str, Any]]) -> TrainingRun:
     """The run with these dumps, from rank 0 on."""
     with TemporaryDirectory() as folder:
-        for rank, data in enumerate(ranks):
-            (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(data))
+        for rank, recording in enumerate(ranks):
+            (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(recording))
         return read_run([folder])
 
 
@@ -134,7 +134,7 @@ def hanging(
     folder: Path, reached: Mapping[int, Reached], *, keeps_ended: bool = False, kind: str = "all_reduce"
 ) -> TrainingRun:
     """The run whose ranks got this far; a rank without an entry has left no dump."""
-    for rank, one in reached.items():
-        data = pickle.dumps(dump(rank, one, keeps_ended=keeps_ended, kind=kind))
-        (folder / f"nccl_trace_rank_{rank}").write_bytes(data)
+    for rank, progress in reached.items():
+        recording = pickle.dumps(dump(rank, progress, keeps_ended=keeps_ended, kind=kind))
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(recording)
     return read_run([str(folder)])

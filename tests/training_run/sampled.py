@@ -44,7 +44,7 @@ def sampled(gpu: Percent = busy, cpu: Percent = lambda *_: 40.0, io: Percent = l
 def line(sample: Sample) -> str:
     """The sample as a line of the profiler."""
     dimension = {GPU: "GPUUtilization", CPU: "CPUUtilization", IO_WAIT: "I/OWaitPercentage"}[sample.metric]
-    data = {
+    document = {
         "Type": sample.metric[:3],
         "Name": sample.device or "cpu0",
         "Dimension": dimension,
@@ -52,4 +52,4 @@ def line(sample: Sample) -> str:
         "NodeId": sample.node,
         "Timestamp": sample.time_s,
     }
-    return json.dumps(data) + "\n"
+    return json.dumps(document) + "\n"

@@ -129,11 +129,11 @@ def test_a_rank_that_left_no_dump_is_said_to_be_stopped() -> None:
 
 def test_what_a_rank_does_tells_a_program_that_is_stuck_from_one_that_computes() -> None:
     dumps = dumped({0: {"1": (91, 90)}, 1: {"1": (90, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}).data.dumps
-    for doing, words in ((SLEEPS, "; rank 1 is in hrtimer_nanosleep"), (COMPUTES, "; rank 1 is computing")):
+    for doing, part in ((SLEEPS, "; rank 1 is in hrtimer_nanosleep"), (COMPUTES, "; rank 1 is computing")):
         run = seen(hanging(rank1=doing))
         run.data.dumps.update(dumps)
         result = said(CHECK, run)
-        assert (result.verdict, words in result.message) == (Verdict.FAIL, True), result.message
+        assert (result.verdict, part in result.message) == (Verdict.FAIL, True), result.message
 
 
 def test_the_last_of_many_jobs_are_kept() -> None:

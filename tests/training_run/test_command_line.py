@@ -63,14 +63,14 @@ def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs:
     ran = over(runs, "--run", path, "-v")
     causes = sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines)
     assert causes == len(set(without))
-    for words in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
-        ran.stdout.fnmatch_lines([words])
+    for expected in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
+        ran.stdout.fnmatch_lines([expected])
 
 
 def test_reports_have_them_in_one_line_and_the_page_folds_what_writes_them(runs: Runs) -> None:
     folder = runs.folder / "report"
-    words = ("--run", trace(runs.folder / "trace.csv"), "--report", str(folder))
-    assert runs.run(*words, "--html", "own.html", *CHECKS).ret == 10
+    arguments = ("--run", trace(runs.folder / "trace.csv"), "--report", str(folder))
+    assert runs.run(*arguments, "--html", "own.html", *CHECKS).ret == 10
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("summary.txt", "summary.md", "report.html")}
     texts["own.html"] = (runs.folder / "own.html").read_text(encoding="utf-8")
     for name, words_of_it in texts.items():
@@ -96,12 +96,12 @@ def test_a_healthy_trace_passes_what_it_has_evidence_of(runs: Runs) -> None:
 
 def test_several_files_are_of_one_run(runs: Runs) -> None:
     rows = Path(trace(runs.folder / "trace.csv", slow=1.5)).read_text(encoding="utf-8").splitlines(keepends=True)
-    words = []
+    arguments = []
     for rank in range(4):
         file = runs.folder / f"rank{rank}.csv"
         file.write_text(rows[0] + "".join(rows[1 + rank :: 4]), encoding="utf-8")
-        words += ["--run", str(file)]
-    assert over(runs, *words, "-k", "slow_rank").ret == 1
+        arguments += ["--run", str(file)]
+    assert over(runs, *arguments, "-k", "slow_rank").ret == 1
     assert runs.results[0].devices == ("rank 2",)
 
 
@@ -121,8 +121,8 @@ def test_a_cluster_alone_has_no_checks_of_runs(runs: Runs) -> None:
 
 def test_every_report_has_the_run(runs: Runs) -> None:
     folder = runs.folder / "report"
-    words = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--report", str(folder))
-    ran = runs.run(*words, "--junitxml", "own.xml", "--html", "own.html", *CHECKS)
+    arguments = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--report", str(folder))
+    ran = runs.run(*arguments, "--junitxml", "own.xml", "--html", "own.html", *CHECKS)
     assert ran.ret == 1
     for name in ("report.html", "summary.md", "summary.txt", "junit.xml", "results.jsonl"):
         text = (folder / name).read_text(encoding="utf-8")
@@ -134,8 +134,8 @@ def test_every_report_has_the_run(runs: Runs) -> None:
 
 def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
     (runs.folder / "site.toml").write_text("[thresholds]\nrun.slow_rank_fail = 2.0\n", encoding="utf-8")
-    words = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--policy", "site.toml", "-k", "slow_rank")
-    assert over(runs, *words).ret == 0
+    arguments = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--policy", "site.toml", "-k", "slow_rank")
+    assert over(runs, *arguments).ret == 0
     assert verdicts(runs) == {"run.slow_rank": Verdict.CONCERN}
 
 

@@ -21,61 +21,64 @@ BEHIND: dict[int, Reached] = {rank: {"0": (50 if rank == 1 else 51, 50)} for ran
 Change = Callable[[dict[str, Any]], Any]
 
 
-def entries(data: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    return {**data, "entries": [change(entry) for entry in data["entries"]]}
+def entries(recording: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    return {**recording, "entries": [change(entry) for entry in recording["entries"]]}
 
 
-def without(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key not in keys}
+def without(fields: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key not in keys}
 
 
-def with_frames(data: dict[str, Any]) -> dict[str, Any]:
+def with_frames(recording: dict[str, Any]) -> dict[str, Any]:
     frames = [{"name": "forward", "filename": "train.py", "line": 42}]
-    return entries(data, lambda entry: {**entry, "frames": frames, "duration_ms": None, "timeout_ms": 600_000})
+    return entries(recording, lambda entry: {**entry, "frames": frames, "duration_ms": None, "timeout_ms": 600_000})
 
 
-def with_lists_of_ranks(data: dict[str, Any]) -> dict[str, Any]:
-    groups = {name: {**group, "ranks": json.loads(group["ranks"])} for name, group in data["pg_config"].items()}
-    return {**data, "pg_config": groups}
+def with_lists_of_ranks(recording: dict[str, Any]) -> dict[str, Any]:
+    groups = {name: {**group, "ranks": json.loads(group["ranks"])} for name, group in recording["pg_config"].items()}
+    return {**recording, "pg_config": groups}
 
 
-def before_names_of_groups(data: dict[str, Any]) -> dict[str, Any]:
+def before_names_of_groups(recording: dict[str, Any]) -> dict[str, Any]:
     def older(entry: dict[str, Any]) -> dict[str, Any]:
         return {"seq_id": entry["collective_seq_id"], **without(entry, "collective_seq_id", "process_group", "is_p2p")}
 
-    return entries(without(data, "pg_config", "pg_status", "version"), older)
+    return entries(without(recording, "pg_config", "pg_status", "version"), older)
 
 
-def status_as_text(data: dict[str, Any]) -> dict[str, Any]:
-    status = {group: {key: str(value) for key, value in one.items()} for group, one in data["pg_status"].items()}
-    return {**data, "pg_status": status}
+def status_as_text(recording: dict[str, Any]) -> dict[str, Any]:
+    status = {
+        group: {key: str(value) for key, value in of_group.items()}
+        for group, of_group in recording["pg_status"].items()
+    }
+    return {**recording, "pg_status": status}
 
 
 VERSIONS: list[tuple[str, Change]] = [
-    ("2.9", lambda data: data),
+    ("2.9", lambda recording: recording),
     ("2.3, with stacks", with_frames),
-    ("2.1, without status", lambda data: without(data, "pg_status")),
+    ("2.1, without status", lambda recording: without(recording, "pg_status")),
     ("2.0, ranks as a list", with_lists_of_ranks),
     ("numbers as text", status_as_text),
     ("1.5", before_names_of_groups),
-    ("1.0, only operations", lambda data: before_names_of_groups(data)["entries"]),
+    ("1.0, only operations", lambda recording: before_names_of_groups(recording)["entries"]),
 ]
 
 
-def of_gloo(data: dict[str, Any]) -> dict[str, Any]:
+def of_gloo(recording: dict[str, Any]) -> dict[str, Any]:
     """As PyTorch 2.8 writes them for gloo: only one state, and a single group without a name."""
 
     def other(entry: dict[str, Any]) -> dict[str, Any]:
         name = entry["profiling_name"].replace("nccl:", "gloo:")
         return {**entry, "profiling_name": name, "state": "scheduled", "retired": entry["state"] == "completed"}
 
-    group = {**data["pg_config"]["0"], "name": "", "desc": ""}
-    return entries(status_as_text({**data, "pg_config": {"": group}}), other)
+    group = {**recording["pg_config"]["0"], "name": "", "desc": ""}
+    return entries(status_as_text({**recording, "pg_config": {"": group}}), other)
 
 
 def written(folder: Path, dumps: Mapping[int, Any], *, as_json: bool = False) -> TrainingRun:
-    for rank, data in dumps.items():
-        packed = json.dumps(data).encode() if as_json else pickle.dumps(data)
+    for rank, recording in dumps.items():
+        packed = json.dumps(recording).encode() if as_json else pickle.dumps(recording)
         (folder / f"nccl_trace_rank_{rank}{'.json' * as_json}").write_bytes(packed)
     return read_run([str(folder)])
 

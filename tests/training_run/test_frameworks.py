@@ -145,7 +145,7 @@ def test_steps_losses_and_norms_are_read(tmp_path: Path, printed: Printed) -> No
     step = printed.times
     expected = {} if printed.seconds is None else {number * step: printed.seconds for number in (1, 2, 3)}
     assert (lasting(run) if run.data.steps else {}) == expected
-    assert [one.times for one in run.every_step][1:] == [printed.times] * max(0, len(expected) - 1)
+    assert [logged.times for logged in run.every_step][1:] == [printed.times] * max(0, len(expected) - 1)
     assert [series.lines for series in run.data.losses.losses.values()] == [3]
     assert [series.lines for series in run.data.losses.norms.values()] == [3] * printed.has_norm
     assert {name: cells[2 * step][0] for (_, name), cells in run.data.parts.items()} == (printed.parts or {})

@@ -124,7 +124,9 @@ def test_a_node_that_was_sampled_for_three_minutes_hides_nothing_of_the_others_a
 ) -> None:
     for of_run_, expected in ((change, verdict_of_fault), (as_ever, "incomplete")):
         late = (
-            replace(one, node="gpu009") for one in readings() if one.node == "gpu002" and one.time_s > BEGAN_S + 3_420
+            replace(reading, node="gpu009")
+            for reading in readings()
+            if reading.node == "gpu002" and reading.time_s > BEGAN_S + 3_420
         )
         data = RunData()
         data.add(chain(readings(of_run_), late), "made up")
@@ -186,8 +188,8 @@ def test_power_and_the_network_show_hanging_where_there_is_no_gpm() -> None:
 def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()
-    for one in readings(minutes=60):
-        samples.add(one)
+    for reading in readings(minutes=60):
+        samples.add(reading)
         assert samples.bins <= 5_000
     assert samples.bin_s > of_run.BIN_S
     data = RunData(samples=samples)
@@ -199,6 +201,6 @@ def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPat
 def test_stretches_that_are_made_longer_lose_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()
-    for one in readings(minutes=60):
-        samples.add(one)
+    for reading in readings(minutes=60):
+        samples.add(reading)
     assert sum(cell.count for series in samples.series.values() for cell in series.values()) == 360 * 2 * 37

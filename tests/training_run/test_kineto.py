@@ -85,19 +85,19 @@ def test_a_reduction_that_is_a_kernel_of_pytorch_is_compute(tmp_path: Path) -> N
 
 
 def test_a_trace_without_a_loader_does_not_say_that_nothing_waits_for_data(tmp_path: Path) -> None:
-    run = read(tmp_path, trace(one for one in ten_steps() if "DataLoader" not in one["name"]))
+    run = read(tmp_path, trace(recorded for recorded in ten_steps() if "DataLoader" not in recorded["name"]))
     assert said("run.data_wait", run).verdict.value == "incomplete"
 
 
 def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
-    run = read(tmp_path, trace(one for one in ten_steps() if "ProfilerStep" not in one["name"]))
+    run = read(tmp_path, trace(recorded for recorded in ten_steps() if "ProfilerStep" not in recorded["name"]))
     assert list(run.data.steps[3]) == [0]
 
 
 def test_the_written_part_of_a_truncated_trace_is_read(tmp_path: Path) -> None:
     text = trace(ten_steps(loading=200))
-    for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
-        assert len(read(tmp_path, data).data.steps[3]) >= 5
+    for content in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
+        assert len(read(tmp_path, content).data.steps[3]) >= 5
     assert read(tmp_path, text[: len(text) // 2]).data.notes == [f"cut: {tmp_path}/trace.json"]
 
 
@@ -130,14 +130,16 @@ def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:
         (tmp_path / "trace.json").write_text(trace([*others, *ten_steps()]))
         tracemalloc.start()
         read_run([str(tmp_path / "trace.json")])
-        data = tracemalloc.get_traced_memory()[1]
+        used_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return data
+        return used_bytes
 
     assert peak(20_000) < peak(2_000) + 200_000
 
 
-STRETCHES = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)).map(lambda one: (one[0], one[0] + one[1])))
+STRETCHES = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(1, 20)).map(lambda stretch: (stretch[0], stretch[0] + stretch[1]))
+)
 
 
 @given(STRETCHES, STRETCHES)
@@ -157,7 +159,7 @@ def test_a_wait_for_data_beside_kernels_that_run_costs_nothing(tmp_path: Path) -
         steps = [list(step_events(number, loading=300)) for number in range(40)]
         for number, step in enumerate(steps):
             step[3] = event("gemm", 1000.0 * number + begins, 1000 - begins, "kernel")
-        return [one for step in steps for one in step]
+        return [stretch for step in steps for stretch in step]
 
     assert said("run.data_wait", read(tmp_path, trace(events(0)))).verdict.value == "pass"
     assert said("run.data_wait", read(tmp_path, trace(events(300)))).message.startswith("rank 3 waits for data for 30")

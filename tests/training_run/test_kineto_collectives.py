@@ -162,7 +162,7 @@ def test_what_cannot_be_matched_names_nobody(tmp_path: Path, how: str) -> None:
     elif how == "one has more":
         traces[1].append(event(NCCL, 10, 1, "kernel") | {"args": traces[1][1]["args"]})
     elif how == "other steps":
-        traces[1] = [one | {"name": one["name"].replace("Step#", "Step#1")} for one in traces[1]]
+        traces[1] = [recorded | {"name": recorded["name"].replace("Step#", "Step#1")} for recorded in traces[1]]
     elif how == "no rank":
         for rank, events in traces.items():
             (tmp_path / f"{'abcd'[rank]}.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
@@ -183,8 +183,8 @@ def test_what_cannot_be_matched_names_nobody(tmp_path: Path, how: str) -> None:
 def test_ranks_of_which_now_this_one_now_that_one_comes_last_pass(tmp_path: Path) -> None:
     traces = {rank: named(rank, "allreduce", NCCL, late=-1) for rank in range(4)}
     for rank, events in traces.items():
-        for number, one in enumerate(one for one in events if "args" in one):
-            one["dur"] = 30.0 if number % 4 == rank else 150.0
+        for number, collective in enumerate(collective for collective in events if "args" in collective):
+            collective["dur"] = 30.0 if number % 4 == rank else 150.0
     assert said("run.last_to_come", written(tmp_path, traces)).verdict.value == "pass"
 
 
@@ -192,9 +192,9 @@ def test_a_rank_that_may_be_last_by_chance_is_not_named(tmp_path: Path) -> None:
     """Of three ranks each comes last about a third of the time: three in five of forty prove nothing yet."""
     traces = {rank: named(rank, "allreduce", NCCL, late=-1) for rank in range(3)}
     for rank, events in traces.items():
-        for number, one in enumerate(one for one in events if "args" in one):
-            one["args"] |= {"Process Group Ranks": "[0, 1, 2]", "Group size": 3}
-            one["dur"] = 30.0 if rank == (0, 0, 0, 1, 2)[number % 5] else 150.0
+        for number, collective in enumerate(collective for collective in events if "args" in collective):
+            collective["args"] |= {"Process Group Ranks": "[0, 1, 2]", "Group size": 3}
+            collective["dur"] = 30.0 if rank == (0, 0, 0, 1, 2)[number % 5] else 150.0
     result = said("run.last_to_come", written(tmp_path, traces))
     assert (result.verdict.value, "perhaps by chance" in result.message) == ("incomplete", True)
 
@@ -213,7 +213,11 @@ def test_gpus_are_as_busy_as_their_kernels_run_where_none_was_sampled(tmp_path: 
 
 @pytest.mark.parametrize("how", ["few steps", "no kernels"])
 def test_traces_that_do_not_say_how_busy_gpus_are_are_incomplete(tmp_path: Path, how: str) -> None:
-    rows = ten_steps()[:20] if how == "few steps" else [one for one in ten_steps() if one["cat"] != "kernel"]
+    rows = (
+        ten_steps()[:20]
+        if how == "few steps"
+        else [recorded for recorded in ten_steps() if recorded["cat"] != "kernel"]
+    )
     result = said("run.gpu_busy", written(tmp_path, {0: rows}))
     assert result.verdict.value == "incomplete"
     assert ("expected at least 5: trace more" in result.message) is (how == "few steps")

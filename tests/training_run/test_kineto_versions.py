@@ -59,8 +59,8 @@ def test_keys_and_events_may_stand_in_any_order(tmp_path: Path, data: dict[str, 
 def test_an_event_that_is_not_quite_json_costs_no_other(tmp_path: Path, wrong: bytes) -> None:
     whole = trace(TEN, rank=5).encode()
     at = whole.index(b'"traceEvents": [') + len(b'"traceEvents": [')
-    for data in (whole[:at] + wrong + b",\n" + whole[at:], whole[:-2] + b",\n" + wrong + b"]}"):
-        assert set(read(tmp_path, data).data.steps[5]) == set(range(10))
+    for content in (whole[:at] + wrong + b",\n" + whole[at:], whole[:-2] + b",\n" + wrong + b"]}"):
+        assert set(read(tmp_path, content).data.steps[5]) == set(range(10))
 
 
 @pytest.mark.parametrize("size", [100, 1_000, 65_500, 65_530, 70_000])
@@ -69,7 +69,7 @@ def test_neither_does_one_that_begins_where_a_piece_of_the_file_ends(tmp_path: P
     (tmp_path / "trace.json").write_text(
         '{"traceEvents": [' + f"{first}, " * 5 + '{"name": "last"}]}', encoding="utf-8"
     )
-    names = [one["name"] for one in Events(RunFile(tmp_path / "trace.json"))]
+    names = [entry["name"] for entry in Events(RunFile(tmp_path / "trace.json"))]
     assert len(names) == 11
     assert set(names[1::2]) == {'a\b\\c\\q\n\\u12\\users"'}
 

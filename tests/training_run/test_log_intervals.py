@@ -47,7 +47,7 @@ INTERVALS = pytest.mark.parametrize(
 def test_a_run_has_as_many_steps_and_spends_as_much_on_checkpoints(tmp_path: Path, at: Iterable[int]) -> None:
     run = read(tmp_path, logged(list(at)))
     assert RunHeader(run).pytest_report_header()[0] == "run: train: 1 file, 1 rank, 1,000 steps"
-    assert sum(one.times for one in run.every_step) == STEPS
+    assert sum(step.times for step in run.every_step) == STEPS
     share = run.share("checkpoint")
     assert (share.times, share.seconds, share.of) == pytest.approx((10, 40, 1040))
     assert said("run.checkpoint_share", run).verdict.value == "pass"
@@ -84,11 +84,11 @@ def test_a_change_that_stays_is_found_at_its_step(tmp_path: Path, interval: int)
 
 def test_few_lines_of_many_steps_are_incomplete_and_say_what_to_log(tmp_path: Path) -> None:
     run = read(tmp_path, logged(every(100)))
-    words = "9 lines that stand for 900 steps; expected at least"
+    message = "9 lines that stand for 900 steps; expected at least"
     for check in ("run.step_outliers", "run.step_drift"):
         result = said(check, run)
         assert result.verdict.value == "incomplete"
-        assert result.message.startswith(words)
+        assert result.message.startswith(message)
         assert "--log-interval" in result.message
 
 
@@ -122,7 +122,7 @@ def test_time_that_is_lost_within_lines_is_no_pass(tmp_path: Path) -> None:
 )
 def test_the_first_line_stands_for_what_can_be_known(tmp_path: Path, text: str, times: dict[int, int]) -> None:
     run = read(tmp_path, text)
-    assert {one.step: one.times for one in run.every_step} == times
+    assert {step.step: step.times for step in run.every_step} == times
 
 
 GROWING = [("global batch size:   288", "global batch size:   576"), ("|\n", "| actual seqlen:  4096 |\n")]

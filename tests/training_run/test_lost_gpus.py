@@ -173,7 +173,7 @@ def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
         lambda gpu, _: (
             (str(gpu), *HEALTHY[:3], "1200 MHz", *reasons.values())
             if gpu == 3
-            else (str(gpu), *HEALTHY, *(usual.get(said, "0x0000000000000000") for said in reasons.values()))
+            else (str(gpu), *HEALTHY, *(usual.get(reason, "0x0000000000000000") for reason in reasons.values()))
         ),
         (*COLUMNS, *reasons),
     )

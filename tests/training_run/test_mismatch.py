@@ -65,10 +65,10 @@ def test_the_first_place_of_a_ring_that_has_lost_its_beginning_is_not_compared()
 
 
 def test_groups_of_one_name_that_have_other_ranks_are_not_compared() -> None:
-    data = [calling(rank, [("all_reduce", (rank // 2 + 1,))], ended=0) for rank in range(4)]
-    for rank, one in enumerate(data):
-        one["pg_config"] = {"0": {"name": "0", "desc": "TENSOR", "ranks": "[0, 1]" if rank < 2 else "[2, 3]"}}
-    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+    dumps = [calling(rank, [("all_reduce", (rank // 2 + 1,))], ended=0) for rank in range(4)]
+    for rank, of_rank in enumerate(dumps):
+        of_rank["pg_config"] = {"0": {"name": "0", "desc": "TENSOR", "ranks": "[0, 1]" if rank < 2 else "[2, 3]"}}
+    assert said("run.collectives_match", differing(dumps)).verdict is Verdict.PASS
 
 
 def test_a_rank_that_skipped_a_collective_is_named_at_the_first_that_differs() -> None:
@@ -82,8 +82,8 @@ def test_a_rank_that_skipped_a_collective_is_named_at_the_first_that_differs() -
 
 def test_neither_of_two_ranks_that_differ_is_the_odd_one() -> None:
     run = differing([calling(rank, [("all_reduce", (rank + 1,))], ended=0) for rank in range(2)])
-    (found,) = run.mismatches
-    assert not found.has_majority
+    (mismatch,) = run.mismatches
+    assert not mismatch.has_majority
 
 
 def test_the_line_of_the_program_is_said_and_not_that_of_pytorch() -> None:
@@ -118,10 +118,10 @@ def test_a_rank_without_a_dump_may_have_called_anything() -> None:
 
 def test_a_gpu_that_has_not_begun_what_its_rank_has_called_is_waited_for() -> None:
     def rank_of(rank: int) -> dict[str, Any]:
-        data = calling(rank, [USUAL, USUAL], ended=1)
-        data["entries"][0]["time_discovered_started_ns"] = 1
-        data["entries"][1]["state"] = "scheduled" if rank == 1 else "started"
-        return data
+        of_rank = calling(rank, [USUAL, USUAL], ended=1)
+        of_rank["entries"][0]["time_discovered_started_ns"] = 1
+        of_rank["entries"][1]["state"] = "scheduled" if rank == 1 else "started"
+        return of_rank
 
     message = said("run.first_missing", differing(list(map(rank_of, range(4))))).message
     assert message.startswith(
@@ -131,8 +131,8 @@ def test_a_gpu_that_has_not_begun_what_its_rank_has_called_is_waited_for() -> No
 
 def test_a_rank_that_stands_within_a_batch_has_called_no_other_collective() -> None:
     parts: list[Sized] = [("_broadcast_oop", (10,)), ("_broadcast_oop", (20,)), ("ALLGATHER_coalesced", (3,))]
-    data = [calling(rank, parts[: 1 if rank == 1 else 3], ended=0, collective_seq_id=1) for rank in range(4)]
-    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+    dumps = [calling(rank, parts[: 1 if rank == 1 else 3], ended=0, collective_seq_id=1) for rank in range(4)]
+    assert said("run.collectives_match", differing(dumps)).verdict is Verdict.PASS
 
 
 def test_what_differs_behind_the_collective_in_which_all_wait_does_not_hold_them_up() -> None:
@@ -145,17 +145,17 @@ def test_what_differs_behind_the_collective_in_which_all_wait_does_not_hold_them
 
 @pytest.mark.parametrize(("timeout_ms", "verdict"), [(600_000, "pass"), (86_400_000, "fail"), (None, "pass")])
 def test_a_dump_of_an_attempt_before_is_compared_with_no_later_one(timeout_ms: int | None, verdict: str) -> None:
-    data = [calling(rank, [USUAL, ("all_reduce", (rank // 3,))], ended=1, timeout_ms=timeout_ms) for rank in range(4)]
-    for entry in data[3]["entries"]:
+    dumps = [calling(rank, [USUAL, ("all_reduce", (rank // 3,))], ended=1, timeout_ms=timeout_ms) for rank in range(4)]
+    for entry in dumps[3]["entries"]:
         entry["time_created_ns"] -= 3600 * 10**9
-    assert said("run.collectives_match", differing(data)).verdict.value == verdict
+    assert said("run.collectives_match", differing(dumps)).verdict.value == verdict
 
 
 @pytest.mark.parametrize("field", ["input_sizes", "input_dtypes"])
 def test_a_size_or_type_that_one_dump_lacks_differs_from_none(field: str) -> None:
-    data = [calling(rank, [USUAL], ended=0) for rank in range(4)]
-    del data[1]["entries"][0][field]
-    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+    dumps = [calling(rank, [USUAL], ended=0) for rank in range(4)]
+    del dumps[1]["entries"][0][field]
+    assert said("run.collectives_match", differing(dumps)).verdict is Verdict.PASS
 
 
 def test_an_empty_tensor_differs_from_one_that_is_not() -> None:
@@ -165,25 +165,25 @@ def test_an_empty_tensor_differs_from_one_that_is_not() -> None:
 
 @pytest.mark.parametrize("is_in_ring", [True, False])
 def test_groups_in_which_ranks_send_number_their_collectives_apart(is_in_ring: bool) -> None:
-    data = [calling(rank, [USUAL, (("all_reduce", "broadcast")[rank % 2], (1,))], ended=1) for rank in range(4)]
-    for one in data:
-        first, second = one["entries"]
+    dumps = [calling(rank, [USUAL, (("all_reduce", "broadcast")[rank % 2], (1,))], ended=1) for rank in range(4)]
+    for of_rank in dumps:
+        first, second = of_rank["entries"]
         batch = {**first, "is_p2p": True, "profiling_name": "nccl:coalesced", "p2p_seq_id": 0}
-        one["entries"] = [first, batch, second] if is_in_ring else [first, {**second, "p2p_seq_id": 12}]
-    result = said("run.collectives_match", differing(data))
+        of_rank["entries"] = [first, batch, second] if is_in_ring else [first, {**second, "p2p_seq_id": 12}]
+    result = said("run.collectives_match", differing(dumps))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message.startswith("dumps number sends and collectives of a group together")
 
 
 def test_a_group_whose_ranks_no_dump_lists_is_not_compared() -> None:
-    data = [calling(rank, [("all_reduce", (rank // 2 + 1,))], ended=0) for rank in range(4)]
-    for one in data:
-        del one["pg_config"]
-    assert said("run.collectives_match", differing(data)).verdict is Verdict.INCOMPLETE
+    dumps = [calling(rank, [("all_reduce", (rank // 2 + 1,))], ended=0) for rank in range(4)]
+    for of_rank in dumps:
+        del of_rank["pg_config"]
+    assert said("run.collectives_match", differing(dumps)).verdict is Verdict.INCOMPLETE
 
 
 def test_a_ring_that_does_not_number_its_entries_may_have_lost_its_beginning() -> None:
-    data = [calling(rank, [("all_reduce", (rank // 3,))], ended=0) for rank in range(4)]
-    for one in data:
-        del one["entries"][0]["record_id"]
-    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+    dumps = [calling(rank, [("all_reduce", (rank // 3,))], ended=0) for rank in range(4)]
+    for of_rank in dumps:
+        del of_rank["entries"][0]["record_id"]
+    assert said("run.collectives_match", differing(dumps)).verdict is Verdict.PASS

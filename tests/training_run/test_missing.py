@@ -117,10 +117,10 @@ MARK_OF_2 = b"\x80\x02"  # the protocol
 
 def shared(depth: int) -> Any:
     """A list that contains one list twice, which contains one list twice, and so on."""
-    data: Any = ["x"]
+    nested: Any = ["x"]
     for _ in range(depth):
-        data = [data, data]
-    return data
+        nested = [nested, nested]
+    return nested
 
 
 def pickled(keys: Iterable[int]) -> bytes:
@@ -214,9 +214,9 @@ def test_two_dumps_of_one_rank_are_not_of_one_moment(tmp_path: Path) -> None:
 def test_the_order_of_a_ranks_groups_gives_the_numbers_by_which_it_knows_them() -> None:
     dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps.values()
     assert len(dumps) == 16
-    for one in dumps:  # what some ranks' operations show agrees with what the order shows for all
-        assert set(one.local) == set(one.members)
-        assert len(set(one.local.values())) == len(one.local)
+    for of_rank in dumps:  # what some ranks' operations show agrees with what the order shows for all
+        assert set(of_rank.local) == set(of_rank.members)
+        assert len(set(of_rank.local.values())) == len(of_rank.local)
 
 
 @pytest.mark.parametrize("data", [pickle.dumps([1, 2]), b"\x80", b"\x80\x04" + b"(" * 1_000])

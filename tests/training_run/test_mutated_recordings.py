@@ -70,6 +70,6 @@ def test_rows_and_columns_in_any_order_read_the_same(recorded: TrainingRun, tmp_
 def test_no_healthy_rank_is_named_missing_whichever_dump_is_gone() -> None:
     dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps
     for gone in dumps:
-        found = missing({rank: dump for rank, dump in dumps.items() if rank != gone})
-        assert set(found.ranks) <= FAULTY | {gone}
-        assert found.without_dump == (gone,)
+        absent = missing({rank: dump for rank, dump in dumps.items() if rank != gone})
+        assert set(absent.ranks) <= FAULTY | {gone}
+        assert absent.without_dump == (gone,)

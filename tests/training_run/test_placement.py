@@ -153,8 +153,8 @@ def test_a_missing_rank_has_its_node_too(tmp_path: Path) -> None:
 def test_on_the_command_line_the_cluster_is_that_of_the_run(runs: Runs) -> None:
     (runs.folder / "steps.csv").write_text(table(), encoding="utf-8")
     cluster = runs.cluster([node("gpu001"), node("gpu002")])
-    words = ("--cluster", cluster, "--run", "steps.csv", "-k", "slow_rank", "--results", str(runs.results_file))
-    ran = runs.run(*words, "--expect", "gpus=8", "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
+    arguments = ("--cluster", cluster, "--run", "steps.csv", "-k", "slow_rank", "--results", str(runs.results_file))
+    ran = runs.run(*arguments, "--expect", "gpus=8", "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
     assert ran.ret == 1
     assert "rank 12 is on gpu002, GPU 4" in runs.results[0].message
     assert "-k pairwise --pairs 'gpu002~gpu001' measures that node" in runs.results[0].message

@@ -45,8 +45,8 @@ def read(folder: Path, text: str | bytes, name: str = "trace.csv") -> TrainingRu
 
 @pytest.mark.parametrize("text", [TABLE, STEPS, LINES], ids=["operations", "steps", "JSON lines"])
 def test_every_form_gives_the_compute_of_each_rank(tmp_path: Path, text: str) -> None:
-    found = read(tmp_path, text).computed
-    in_step = {position.rank: round(seconds[7], 3) for position, seconds in found.items()}
+    computed = read(tmp_path, text).computed
+    in_step = {position.rank: round(seconds[7], 3) for position, seconds in computed.items()}
     assert in_step == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
 
 
@@ -63,8 +63,8 @@ def test_columns_may_stand_in_any_order_and_have_their_units(tmp_path: Path) -> 
     other = "duration_ms,name,iteration,global_rank,more\n" + "".join(
         f"{500 + 100 * rank},fwd,{step}.0,{rank},\n" for step in range(1, 31) for rank in range(4)
     )
-    found = read(tmp_path, other).computed
-    in_step = {position.rank: round(seconds[7], 3) for position, seconds in found.items()}
+    computed = read(tmp_path, other).computed
+    in_step = {position.rank: round(seconds[7], 3) for position, seconds in computed.items()}
     assert in_step == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
 
 
@@ -93,11 +93,11 @@ def test_a_wrong_line_of_one_file_leaves_what_is_before_it_and_all_other_files(t
     )
 
 
-def are_incomplete(run: TrainingRun, words: str) -> None:
+def are_incomplete(run: TrainingRun, message: str) -> None:
     """Each check says so, or has found something nevertheless."""
     results = [said(name, run) for name in CHECKS]
     assert {result.verdict for result in results} <= {Verdict.INCOMPLETE, Verdict.FAIL}
-    assert all(any(one.message.startswith(words) for one in result.findings) for result in results)
+    assert all(any(finding.message.startswith(message) for finding in result.findings) for result in results)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_so_is_a_wrong_line_of_json(tmp_path: Path, line: str, words: str) -> No
 
 @pytest.mark.parametrize("text", [TABLE, STEPS, LINES], ids=["operations", "steps", "JSON lines"])
 def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> None:
-    for data in (text.encode()[:-9], gzip.compress(text.encode())[:-20]):
-        found = read(tmp_path, data).computed
-        assert len(found) == 4
-        assert max(len(seconds) for seconds in found.values()) >= 25
+    for content in (text.encode()[:-9], gzip.compress(text.encode())[:-20]):
+        computed = read(tmp_path, content).computed
+        assert len(computed) == 4
+        assert max(len(seconds) for seconds in computed.values()) >= 25
 
 
 @pytest.mark.parametrize(("text", "tail"), [(TABLE, 9), (LINES, 9)], ids=["operations", "JSON lines"])
@@ -194,9 +194,9 @@ def test_memory_stays_flat_however_often_operations_repeat(tmp_path: Path) -> No
         (tmp_path / "long.csv").write_text(rows[0] + "\n" + rows[1] * times)
         tracemalloc.start()
         read_run([str(tmp_path / "long.csv")])
-        data = tracemalloc.get_traced_memory()[1]
+        used_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return data
+        return used_bytes
 
     assert peak(1000) < peak(200) + 100_000
 

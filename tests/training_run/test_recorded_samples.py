@@ -68,8 +68,8 @@ def written(folder: Path, count: int = 60) -> Path:
 
 
 def lines(path: Path) -> list[Any]:
-    data = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
-    return [json.loads(line) for line in data.splitlines()]
+    text = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def in_one_frame(path: Path, rows: Sequence[str]) -> Path:
@@ -87,7 +87,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert all(78 < cell.mean < 99 for cell in samples.of(POWER)["gpu001", "gpu0"].values())
     assert all(20_000 < cell.mean < 30_010 for cell in samples.of(NETWORK)["gpu001", ""].values())
     assert set(samples.of(CPU)) == {("gpu001", "")}
-    assert {rank: one.name for rank, one in run.data.processes.latest.items()} == dict.fromkeys(
+    assert {rank: process.name for rank, process in run.data.processes.latest.items()} == dict.fromkeys(
         range(4), "futex_do_wait"
     )
     assert run.data.notes == []
@@ -95,9 +95,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_every_line_has_the_form_of_the_schema(tmp_path: Path) -> None:
-    found = lines(written(tmp_path))
-    assert len(found) == 64
-    for line in found:
+    written_lines = lines(written(tmp_path))
+    assert len(written_lines) == 64
+    for line in written_lines:
         jsonschema.validate(line, SCHEMA)
 
 
@@ -226,8 +226,8 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
     def peak_kib(count: int) -> int:
         folder = tmp_path / str(count)
         folder.mkdir()
-        words = [sys.executable, "-c", code, str(written(folder, count))]
-        return int(subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+        command = [sys.executable, "-c", code, str(written(folder, count))]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
 
     assert peak_kib(2_160) < peak_kib(60) + 4_096
 
@@ -235,6 +235,6 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
 def test_a_metric_without_its_measure_is_left_out(tmp_path: Path) -> None:
     bare = json.dumps({**HEADER.to_json(), "gpus": [{}] * GPUS})
     path = in_one_frame(tmp_path / f"gpu001{SUFFIX}", [bare, json.dumps([0.0, *values(Random(1))])])
-    metrics = {one.metric for one in watch_samples.read_samples(RunFile(path)) if isinstance(one, Sample)}
+    metrics = {sample.metric for sample in watch_samples.read_samples(RunFile(path)) if isinstance(sample, Sample)}
     assert MEMORY not in metrics
     assert GPU in metrics

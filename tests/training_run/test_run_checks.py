@@ -17,14 +17,14 @@ from tests.training_run.faults.fault import RunFault
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: RunFault) -> None:
     run = fault.run()
-    found = {name: said(name, run) for name in CHECKS}
+    results = {name: said(name, run) for name in CHECKS}
     of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and incomplete, if nothing of their kind was given
-    for name, result in found.items():
+    for name, result in results.items():
         if name in fault.expect:
             assert result.verdict is fault.expect[name], result.message
         else:
             assert result.verdict in of_others or "no file records" in result.message, result.message
-    assert fault.words in found[next(iter(fault.expect))].message
+    assert fault.words in results[next(iter(fault.expect))].message
 
 
 def test_every_check_has_a_fault_that_it_finds() -> None:

@@ -131,7 +131,7 @@ def test_a_start_that_takes_long_is_seen_beside_the_samples_of_its_node(
 def test_the_page_has_what_the_report_of_its_profiler_had(tmp_path: Path) -> None:
     section = training_section(written(tmp_path, begins_s=60, waits=0.02))
     assert section
-    for words in (
+    for part in (
         "before the first step",
         "from the first step to the last",
         "behind the last step",
@@ -144,7 +144,7 @@ def test_the_page_has_what_the_report_of_its_profiler_had(tmp_path: Path) -> Non
         "network traffic as SageMaker counts it",
         "DataLoaderIter::GetNext",
     ):
-        assert words in section.body, words
+        assert part in section.body, part
 
 
 @pytest.mark.long

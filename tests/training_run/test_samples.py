@@ -25,7 +25,7 @@ def test_a_folder_of_the_profiler_is_read_hour_by_hour_and_node_by_node(tmp_path
         folder = tmp_path / "profiler-output" / "system" / "incremental" / "2020060305"
         folder.mkdir(parents=True, exist_ok=True)
         for number in (0, 1):
-            part = [line(one) for one in every if one.node == node][number::2]
+            part = [line(sample) for sample in every if sample.node == node][number::2]
             (folder / f"159116000{number}.{node}.json").write_text("".join(part), encoding="utf-8")
     run = read_run([str(tmp_path / "profiler-output")])
     assert [gpu.name for gpu in run.sampled.gpus] == [f"algo-{node} gpu{gpu}" for node in (1, 2) for gpu in range(4)]
@@ -94,7 +94,7 @@ def test_without_samples_of_cpus_it_is_not_known_what_gpus_wait_for() -> None:
     ],
 )
 def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, old: str, new: str, words: str) -> None:
-    rows = [line(one) for one in islice(readings(), 20)]
+    rows = [line(sample) for sample in islice(readings(), 20)]
     rows[3] = rows[3].replace(old, new, 1)
     (tmp_path / "1.algo-1.json").write_text("".join(rows), encoding="utf-8")
     with pytest.raises(RunError) as wrong:

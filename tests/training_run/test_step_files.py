@@ -65,7 +65,7 @@ def test_a_time_that_only_rises_is_that_since_the_beginning(
     steps = range(each, 400, each)
     run = table(tmp_path, f"step,loss,{name}", [f"{step},2.5,{begins + 1.5 * step}" for step in steps])
     assert lasting(run) == dict.fromkeys(steps[1:], 1.5)
-    assert sum(one.times for one in run.every_step) == steps[-1] - each
+    assert sum(logged.times for logged in run.every_step) == steps[-1] - each
 
 
 def test_a_time_that_begins_again_with_another_run_is_no_step(tmp_path: Path) -> None:
@@ -210,13 +210,13 @@ def test_a_date_in_place_of_a_duration_is_refused(tmp_path: Path, form: str, nam
 )
 def test_dates_that_are_written_out_say_how_long_each_step_took(tmp_path: Path, form: str) -> None:
     run = table(tmp_path, "time,step,loss", [f"{form.format(*divmod(3 * step, 60))},{step},2.5" for step in range(30)])
-    assert {one.seconds for one in run.every_step} == {3.0}
+    assert {logged.seconds for logged in run.every_step} == {3.0}
 
 
 @pytest.mark.parametrize("count", [2, 30])
 def test_whole_seconds_since_1970_that_repeat_are_no_durations(tmp_path: Path, count: int) -> None:
     run = lines(tmp_path, [{"step": step, "time": 1_700_000_000 + step // 2} for step in range(count)])
-    assert sum(one.seconds for one in run.every_step) == (count - 1) // 2
+    assert sum(logged.seconds for logged in run.every_step) == (count - 1) // 2
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "steps.csv"])

@@ -17,9 +17,9 @@ def series(seconds: Callable[[int], float], steps: int = 400, noise: float = 0.0
 
 
 def test_all_of_a_tenth_of_steps_that_are_twice_as_slow_are_found() -> None:
-    found = outliers(series(lambda step: 2.0 if step % 10 == 0 else 1.0, 1000))
-    assert {one.step for one in found.steps} == set(range(0, 1000, 10))
-    assert found.share == pytest.approx(0.1 / 1.1, rel=0.02)
+    slow = outliers(series(lambda step: 2.0 if step % 10 == 0 else 1.0, 1000))
+    assert {slow_step.step for slow_step in slow.steps} == set(range(0, 1000, 10))
+    assert slow.share == pytest.approx(0.1 / 1.1, rel=0.02)
 
 
 @pytest.mark.parametrize("seed", range(20))

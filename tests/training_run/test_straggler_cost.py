@@ -55,7 +55,7 @@ def test_fewer_than_fifty_steps_are_incomplete() -> None:
 def test_ranks_of_other_stages_are_not_compared() -> None:
     lasted = dict.fromkeys(range(100), 3.0)
     stage = {Position(rank, rank // 4): dict.fromkeys(range(100), 1.0 + rank // 4) for rank in range(8)}
-    assert [one.percent for one in straggler_costs(stage, lasted)] == [0.0, 0.0]
+    assert [cost.percent for cost in straggler_costs(stage, lasted)] == [0.0, 0.0]
 
 
 @pytest.mark.long

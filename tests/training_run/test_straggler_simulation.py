@@ -20,9 +20,9 @@ def found() -> Found:
 
 
 def test_no_healthy_rank_is_flagged(found: Found) -> None:
-    data = figures(found)
-    assert data["healthy_ranks"] > 1_000
-    assert data["flagged"] == 0
+    counts = figures(found)
+    assert counts["healthy_ranks"] > 1_000
+    assert counts["flagged"] == 0
 
 
 def test_ranks_that_are_ten_percent_slow_are_named_through_noise_of_five(found: Found) -> None:
@@ -31,9 +31,7 @@ def test_ranks_that_are_ten_percent_slow_are_named_through_noise_of_five(found: 
 
 def test_the_table_has_every_kind_of_run(found: Found) -> None:
     shown = table(found)
-    assert all(
-        words in shown for words in ("uneven sequence lengths", "one busy replica", "| 10% | 5% |", "plain rule")
-    )
+    assert all(kind in shown for kind in ("uneven sequence lengths", "one busy replica", "| 10% | 5% |", "plain rule"))
 
 
 def test_the_same_cell_comes_out_the_same() -> None:

@@ -46,8 +46,8 @@ def smi(seconds: int = 600, every: int = 10, busy: int = 97) -> str:
 
 
 def means(run: TrainingRun, metric: str) -> dict[tuple[str, str], float]:
-    found = run.data.samples.of(metric)
-    return {key: round(min(one.mean for one in series.values()), 2) for key, series in found.items()}
+    series_of_metric = run.data.samples.of(metric)
+    return {key: round(min(stretch.mean for stretch in series.values()), 2) for key, series in series_of_metric.items()}
 
 
 def test_a_loop_of_nvidia_smi_gives_use_memory_clocks_and_power(tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_what_prometheus_has_of_a_slow_clock_says_what_holds_it(
 
 
 def test_points_of_a_target_that_has_gone_are_passed_over(tmp_path: Path) -> None:
-    one = series("DCGM_FI_DEV_GPU_UTIL", 80)
-    one["values"][7][1] = "NaN"
-    run = read(tmp_path, answer([one]), "answer.json")
+    of_gpu = series("DCGM_FI_DEV_GPU_UTIL", 80)
+    of_gpu["values"][7][1] = "NaN"
+    run = read(tmp_path, answer([of_gpu]), "answer.json")
     assert means(run, GPU) == {("k0s-gpu-0", "gpu0"): 80}
 
 

@@ -46,7 +46,7 @@ def trained(
 
 
 def seconds(run: TrainingRun) -> set[float]:
-    return {round(one, 1) for one in lasting(run).values()}
+    return {round(duration, 1) for duration in lasting(run).values()}
 
 
 def losses(values: Sequence[object], norm: object = 0.9) -> str:

@@ -23,7 +23,7 @@ def losses(values: Sequence[object], norm: object = 0.9) -> str:
 
 
 def state(*entries: dict[str, Any]) -> str:
-    history = [{"epoch": one["step"] / 200, "learning_rate": 1e-05, **one} for one in entries]
+    history = [{"epoch": entry["step"] / 200, "learning_rate": 1e-05, **entry} for entry in entries]
     about = {"best_metric": None, "epoch": 1.0, "global_step": entries[-1]["step"], "is_world_process_zero": True}
     return json.dumps({**about, "log_history": history, "max_steps": STEPS}, indent=2, sort_keys=True) + "\n"
 
@@ -54,7 +54,7 @@ def test_what_several_checkpoints_and_the_log_have_counts_once(tmp_path: Path) -
         keep(tmp_path, f"checkpoint-{until}", state(*entries(until)))
     (tmp_path / "train.log").write_text(losses([2 + 90 / step for step in range(1, 231)]), encoding="utf-8")
     run = read_run([str(tmp_path)])
-    assert {key: one.lines for key, one in run.data.losses.losses.items()} == {(0, 1): 200, (0, LOG): 230}
+    assert {key: curve.lines for key, curve in run.data.losses.losses.items()} == {(0, 1): 200, (0, LOG): 230}
     assert said("run.loss_spikes", run).verdict.value == "pass"
     assert said("run.loss_finite", run).verdict.value == "pass"
 

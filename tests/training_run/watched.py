@@ -56,7 +56,7 @@ def readings(change: Change = as_ever, minutes: int = 60, *, noise: float = 0.01
 def watched(change: Change = as_ever, minutes: int = 60, without: tuple[str, ...] = ()) -> TrainingRun:
     """The run with these samples."""
     data = RunData()
-    data.add((one for one in readings(change, minutes) if one.metric not in without), "made up")
+    data.add((reading for reading in readings(change, minutes) if reading.metric not in without), "made up")
     return TrainingRun("made-up", data)
 
 

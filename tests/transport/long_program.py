@@ -15,8 +15,12 @@ LIMITS = Limits(connect_s=ANSWER_S, answer_s=ANSWER_S, settings={"slurm_wait": s
 
 def main(characters: str, *names: str) -> None:
     """Visit nodes of these names."""
-    data = reported("srun", [Target(name) for name in names], [padded(Path("/tmp"), int(characters))], LIMITS)
-    sys.stdout.write(json.dumps({one.node: one.detail or one.collectors["padded"].value for one in data.values()}))
+    reports = reported("srun", [Target(name) for name in names], [padded(Path("/tmp"), int(characters))], LIMITS)
+    sys.stdout.write(
+        json.dumps(
+            {evidence.node: evidence.detail or evidence.collectors["padded"].value for evidence in reports.values()}
+        )
+    )
 
 
 if __name__ == "__main__":

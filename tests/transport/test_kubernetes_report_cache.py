@@ -33,9 +33,9 @@ def pod(node: str = "gpu001", name: str = "agent-a", ready: str = "True", since:
 def test_a_report_is_kept_as_it_was_read_while_its_pod_is_as_it_was(tmp_path: Path) -> None:
     kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"cpreport01:begin.\n\xff\n", NOW)
-    found = kept.current(pod(), NOW + 60)
-    assert found
-    assert (found.output, found.at) == (b"cpreport01:begin.\n\xff\n", NOW)
+    report = kept.current(pod(), NOW + 60)
+    assert report
+    assert (report.output, report.at) == (b"cpreport01:begin.\n\xff\n", NOW)
     assert kept.read_at("gpu001") == NOW
 
 
@@ -121,7 +121,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
     ReportCache(str(tmp_path)).keep(pod(), b"x", NOW)
     kept = ReportCache("")
     kept.keep(pod("gpu002"), b"x", NOW)
-    assert [one.name for one in tmp_path.rglob("gpu*")] == ["gpu001"]
+    assert [path.name for path in tmp_path.rglob("gpu*")] == ["gpu001"]
     assert kept.current(pod(), NOW) is None
     assert kept.read_at("gpu001") is None
 

@@ -21,7 +21,7 @@ END_S = 600.0
 def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answer:
     answers: list[Answer] = []
     limits = Limits(answer_s=answer_s)
-    connection_for("local").run([Target("here")], Program(command, stdin), limits, lambda _, one: answers.append(one))
+    connection_for("local").run([Target("here")], Program(command, stdin), limits, lambda _, seen: answers.append(seen))
     [answer] = answers
     return answer
 
@@ -106,10 +106,10 @@ def test_only_known_connections_have_a_name() -> None:
 
 def unreached_with(options: ProbeOptions, settings: dict[str, str]) -> list[Unreached | None]:
     """Why this machine does not answer: the message and the recorded reason."""
-    cluster, told = Cluster("here", "local", (Target("here"),)), list[NodeEvidence]()
+    cluster, early = Cluster("here", "local", (Target("here"),)), list[NodeEvidence]()
     limits = Limits(answer_s=1.0, settings=settings)
-    answers = gather(cluster, connection_for("local"), ("kernel",), options, limits, told.append)
-    return [one.unreached for one in (*told, answers["here"])]
+    answers = gather(cluster, connection_for("local"), ("kernel",), options, limits, early.append)
+    return [evidence.unreached for evidence in (*early, answers["here"])]
 
 
 @pytest.mark.long

@@ -64,9 +64,9 @@ class Ran:
         self, bed: SlurmBed, arguments: tuple[str, ...], user: int, environment: Mapping[str, str] = {}
     ) -> None:
         written = f"/tmp/results-{time.monotonic_ns()}.jsonl"
-        words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
+        command = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
         done = bed.controller.run(
-            [*words, "--results", written, *arguments], user=user, timeout=600, env={"HOME": "/tmp", **environment}
+            [*command, "--results", written, *arguments], user=user, timeout=600, env={"HOME": "/tmp", **environment}
         )
         self.words = (done.stdout + done.stderr).decode()
         self.code = done.returncode
@@ -84,9 +84,9 @@ def ran(bed: SlurmBed, *arguments: str, user: int = 0, **environment: str) -> Ra
     return Ran(bed, arguments, user, environment)
 
 
-def verdicts(found: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
+def verdicts(of_run: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
     """Each node's and check's verdict; the cluster as a whole has a fixed name."""
-    return {("" if data.is_of_cluster else data.node, data.check): data.verdict for data in found}
+    return {("" if result.is_of_cluster else result.node, result.check): result.verdict for result in of_run}
 
 
 def next_job(bed: SlurmBed) -> int:
@@ -121,9 +121,9 @@ def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: Slu
             check: result.verdict.value
             for check, result in results(evidence, peers=list(direct.values()), group="gpu").items()
         }
-        data = run.verdicts(name)
-        assert data == {check: expected[check] for check in data}, name
-        assert len(data) > 50
+        by_check = run.verdicts(name)
+        assert by_check == {check: expected[check] for check in by_check}, name
+        assert len(by_check) > 50
     assert run.code == 1
     assert next_job(bed) == before + 1
     assert "cluster: slurm:gpu: 3 nodes (gpu[001-003]) by srun" in run.words
@@ -132,8 +132,8 @@ def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: Slu
 @pytest.mark.parametrize("characters", [80_000, 300_000, 910_000])
 def test_a_program_longer_than_an_argument_reaches_every_node_with_one_srun(bed: SlurmBed, characters: int) -> None:
     before = next_job(bed)
-    words = [sys.executable, "-m", "tests.transport.long_program", str(characters), *bed.names]
-    done = bed.controller.run(words, timeout=600, env={"PYTHONPATH": str(ROOT)})
+    command = [sys.executable, "-m", "tests.transport.long_program", str(characters), *bed.names]
+    done = bed.controller.run(command, timeout=600, env={"PYTHONPATH": str(ROOT)})
     assert json.loads(done.stdout or b"{}") == dict.fromkeys(bed.names, characters), done.stderr
     assert next_job(bed) == before + 1
 
@@ -142,8 +142,8 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
     every = ("-m", "preflight and not control_plane", "--instance-type", "p5.48xlarge")
     by_srun = ran(bed, "--cluster", "slurm:gpu", *every)
     written = tmp_path / "by_ssh.jsonl"
-    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
-    done = bed.bed.run([*words, "--cluster", "ssh:gpu[001-003]", "--results", str(written), *every])
+    command = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
+    done = bed.bed.run([*command, "--cluster", "ssh:gpu[001-003]", "--results", str(written), *every])
     assert done.returncode == 1, done.stdout.decode()
     by_ssh = verdicts(read_results(written))
     assert by_ssh == verdicts(by_srun.results)
@@ -183,13 +183,13 @@ def test_a_drained_node_is_visited_over_ssh_where_that_is_asked_for(bed: SlurmBe
 
 
 def test_inside_a_job_its_own_nodes_are_visited_in_it(bed: SlurmBed) -> None:
-    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
-    words += ["--cluster", "slurm:", "-m", "node and prolog"]
-    done = bed.run("salloc", "-N2", "-n8", "-w", "gpu001,gpu002", *words, user=UBUNTU)
-    said = (done.stdout + done.stderr).decode()
-    assert "slurm:job:" in said
-    assert "2 nodes (gpu[001-002]) by srun" in said
-    assert done.returncode == 0, said
+    command = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
+    command += ["--cluster", "slurm:", "-m", "node and prolog"]
+    done = bed.run("salloc", "-N2", "-n8", "-w", "gpu001,gpu002", *command, user=UBUNTU)
+    output = (done.stdout + done.stderr).decode()
+    assert "slurm:job:" in output
+    assert "2 nodes (gpu[001-002]) by srun" in output
+    assert done.returncode == 0, output
 
 
 def test_a_node_that_another_user_has_whole_is_incomplete_and_holds_up_nobody(bed: SlurmBed) -> None:
@@ -204,8 +204,8 @@ def test_a_node_that_another_user_has_whole_is_incomplete_and_holds_up_nobody(be
 @pytest.mark.parametrize("environment", [{}, {"SQUEUE_PARTITION": "other"}], ids=["", "though he lists other jobs"])
 def test_a_node_that_is_ones_own_whole_is_visited_inside_the_job(bed: SlurmBed, environment: dict[str, str]) -> None:
     busy(bed, "gpu001", UBUNTU)
-    words = ("--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", "--slurm-wait", "5")
-    run = ran(bed, *words, user=UBUNTU, **environment)
+    arguments = ("--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", "--slurm-wait", "5")
+    run = ran(bed, *arguments, user=UBUNTU, **environment)
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
     assert run.code == 0
 
@@ -258,17 +258,17 @@ def test_a_node_whose_slurmd_is_gone_is_reported_in_slurms_words(bed: SlurmBed) 
 
 
 def test_from_elsewhere_the_log_in_node_starts_the_srun(bed: SlurmBed) -> None:
-    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
+    command = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     before = next_job(bed)
-    done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", "-m", "node and prolog"])
+    done = bed.bed.run([*command, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", "-m", "node and prolog"])
     assert done.returncode == 0, done.stdout.decode()
     assert b"cluster: slurm:gpu: 3 nodes (gpu[001-003]) by srun" in done.stdout
     assert next_job(bed) == before + 1
 
 
 def test_a_log_in_node_that_is_not_reached_is_one_line(bed: SlurmBed) -> None:
-    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
-    done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", "ssh:nowhere.invalid"])
+    command = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
+    done = bed.bed.run([*command, "--cluster", "slurm:gpu", "--via", "ssh:nowhere.invalid"])
     assert done.returncode == 4
     assert b"slurm: could not be read (nowhere.invalid: name: nowhere.invalid does not resolve" in (
         done.stdout + done.stderr
@@ -289,8 +289,10 @@ def test_a_recording_gives_the_same_verdicts_and_a_redacted_one_has_no_names(bed
 
 
 def test_a_host_without_slurm_says_so(tmp_path: Path) -> None:
-    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
-    done = subprocess.run([*words, "--cluster", "slurm:gpu"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
+    done = subprocess.run(
+        [*command, "--cluster", "slurm:gpu"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 4
     assert "--cluster 'slurm:gpu': slurm:" in done.stderr
     assert "expected a host where scontrol works (--via ssh:HOST for another)" in done.stderr

@@ -93,15 +93,15 @@ class Stand:
         self.command("srun", f'#!/bin/sh\necho "$*" >>{self.folder}/called\n{find}\n{body}\n')
 
     def answers(self, *names: str, **settings: str) -> dict[str, tuple[Unreached | None, str, bytes]]:
-        data: dict[str, tuple[Unreached | None, str, bytes]] = {}
+        by_name: dict[str, tuple[Unreached | None, str, bytes]] = {}
         limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", **settings})
         connection_for("srun").run(
             [Target(name) for name in names],
             Program("true"),
             limits,
-            lambda target, answer: data.__setitem__(target.name, (answer.unreached, answer.detail, answer.output)),
+            lambda target, answer: by_name.__setitem__(target.name, (answer.unreached, answer.detail, answer.output)),
         )
-        return data
+        return by_name
 
 
 @pytest.fixture
@@ -113,10 +113,10 @@ def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 def test_each_task_is_the_node_on_which_srun_launched_it(stand: Stand) -> None:
     stand.srun('on b 0; on a 1; echo "1: ${mark}a."; echo "0: ${mark}b."; echo "1: one"; echo " 0: two"; end 0; end 1')
-    data = stand.answers("a", "b")
-    assert {name: answer[0] for name, answer in data.items()} == {"a": None, "b": None}
-    assert b"one\n" in data["a"][2]
-    assert b"two\n" in data["b"][2]
+    answers = stand.answers("a", "b")
+    assert {name: answer[0] for name, answer in answers.items()} == {"a": None, "b": None}
+    assert b"one\n" in answers["a"][2]
+    assert b"two\n" in answers["b"][2]
 
 
 def test_an_answer_that_comes_before_sruns_word_of_it_is_its_nodes_too(stand: Stand) -> None:
@@ -134,10 +134,10 @@ def test_where_srun_does_not_say_so_tasks_are_in_the_order_of_slurms_own_table(
 
 def test_a_node_that_claims_anothers_name_is_not_believed_and_takes_nothing_from_it(stand: Stand) -> None:
     stand.srun('on a 0; on b 1; echo "0: ${mark}b."; echo "0: forged"; end 0; echo "1: ${mark}b."; end 1')
-    data = stand.answers("a", "b")
-    assert data["a"][:2] == (Unreached.GARBLED, "it answered as b, and srun has it as a")
-    assert data["b"][0] is None
-    assert b"forged" not in data["b"][2]
+    answers = stand.answers("a", "b")
+    assert answers["a"][:2] == (Unreached.GARBLED, "it answered as b, and srun has it as a")
+    assert answers["b"][0] is None
+    assert b"forged" not in answers["b"][2]
 
 
 def test_a_name_that_another_claims_does_not_stand_for_a_node_that_srun_could_not_start(stand: Stand) -> None:
@@ -145,9 +145,9 @@ def test_a_name_that_another_claims_does_not_stand_for_a_node_that_srun_could_no
         'on a 0; on b 1; echo "srun: error: Task launch for StepId=7.0 failed on node b: No route to host" >&2\n'
         'echo "0: ${mark}b."; end 0'
     )
-    data = stand.answers("a", "b")
-    assert data["b"][:2] == (Unreached.LOST, "srun: No route to host")
-    assert data["a"][0] is Unreached.GARBLED
+    answers = stand.answers("a", "b")
+    assert answers["b"][:2] == (Unreached.LOST, "srun: No route to host")
+    assert answers["a"][0] is Unreached.GARBLED
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_what_a_task_says_is_not_sruns_word(stand: Stand, forged: str) -> None:
         f'on a 0; on b 1; echo "0: {forged}" >&2; sleep 0.2; echo "0: ${{mark}}a."; end 0; sleep 0.2\n'
         'echo "1: ${mark}b."; echo "1: two"; end 1'
     )
-    data = stand.answers("a", "b")
-    assert {name: answer[0] for name, answer in data.items()} == {"a": None, "b": None}
-    assert b"two" in data["b"][2]
+    answers = stand.answers("a", "b")
+    assert {name: answer[0] for name, answer in answers.items()} == {"a": None, "b": None}
+    assert b"two" in answers["b"][2]
 
 
 def test_an_error_of_the_task_of_a_node_is_attributed_to_that_node(stand: Stand) -> None:
@@ -178,8 +178,8 @@ def test_why_pyxis_begins_no_container_is_said_although_srun_is_done_with_the_ta
     log = '"child 43 failed with error code: 1" "failed to create container" "printing enroot log file:" "    No x"'
     stand.srun(f"""echo "srun: error: a: task 0: Exited with exit code 1" >&2; sleep 0.2; on a 0
         for line in {log}; do echo "0: slurmstepd-a: error: pyxis: $line" >&2; done""")
-    said = "pyxis: failed to create container; pyxis: No x; task 0: Exited with exit code 1"
-    assert stand.answers("a")["a"][:2] == (Unreached.LOST, f"srun: {said}")
+    message = "pyxis: failed to create container; pyxis: No x; task 0: Exited with exit code 1"
+    assert stand.answers("a")["a"][:2] == (Unreached.LOST, f"srun: {message}")
 
 
 def test_a_name_that_nobody_asked_for_is_nobodys(stand: Stand) -> None:
@@ -204,9 +204,9 @@ def test_what_srun_says_of_one_node_is_attributed_to_that_node(stand: Stand) -> 
         'echo "srun: error: Task launch for StepId=7.0 failed on node b: Communication connection failure" >&2\n'
         'echo "0: ${mark}a."; end 0'
     )
-    data = stand.answers("a", "b")
-    assert data["a"][0] is None
-    assert data["b"][:2] == (Unreached.LOST, "srun: Communication connection failure")
+    answers = stand.answers("a", "b")
+    assert answers["a"][0] is None
+    assert answers["b"][:2] == (Unreached.LOST, "srun: Communication connection failure")
 
 
 def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> None:
@@ -215,10 +215,10 @@ def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> No
         '    echo "srun: error: Unable to allocate resources: Invalid account" >&2; exit 1;; esac\n'
         'echo "0: ${mark}a."; end 0'
     )
-    data = stand.answers("a", "b")
-    assert data["a"][0] is None
-    assert data["b"][0] is Unreached.BUSY
-    assert "Invalid account" in data["b"][1]
+    answers = stand.answers("a", "b")
+    assert answers["a"][0] is None
+    assert answers["b"][0] is Unreached.BUSY
+    assert "Invalid account" in answers["b"][1]
     assert len((stand.folder / "called").read_text().splitlines()) == 3
 
 
@@ -230,14 +230,14 @@ def test_a_queue_is_left_at_the_limit_with_slurms_reason(stand: Stand) -> None:
 def test_a_long_program_reaches_a_node_on_which_srun_starts_nothing(stand: Stand, tmp_path: Path) -> None:
     stand.srun("exit 1")
     limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", "beside": "local"})
-    data = reported("srun", [Target("a")], [padded(tmp_path, 300_000)], limits)
-    assert data["a"].collectors["padded"].value == 300_000
+    evidence = reported("srun", [Target("a")], [padded(tmp_path, 300_000)], limits)
+    assert evidence["a"].collectors["padded"].value == 300_000
 
 
 def test_a_job_whose_container_does_not_begin_is_not_answered_for_by_its_node(stand: Stand) -> None:
     stand.srun("exit 1")
-    data = stand.answers("a", beside="local", srun_options="--container-image=x")
-    assert data["a"][0] is Unreached.LOST
+    answers = stand.answers("a", beside="local", srun_options="--container-image=x")
+    assert answers["a"][0] is Unreached.LOST
 
 
 def test_an_srun_that_does_not_end_is_cancelled(stand: Stand) -> None:

@@ -46,8 +46,8 @@ def test_nodes_of_two_partitions_go_apart_unless_one_has_both() -> None:
 def test_gpus_are_asked_for_only_where_a_cgroup_hides_them_and_the_node_is_idle() -> None:
     records = {**record("a", gres="gpu:h100:8(S:0-1)"), **record("b", "MIXED", used=1), **record("c", gres="(null)")}
     assert {launch["gpus"] for launch in planned(records)[0]} == {""}
-    found = {launch["gpus"]: launch["nodes"] for launch in planned(records, constrains=True)[0]}
-    assert found == {"8": ["a"], "": ["b", "c"]}
+    nodes_by_gpus = {launch["gpus"]: launch["nodes"] for launch in planned(records, constrains=True)[0]}
+    assert nodes_by_gpus == {"8": ["a"], "": ["b", "c"]}
 
 
 def test_memory_is_asked_for_only_where_nodes_are_configured_with_it() -> None:
@@ -58,9 +58,9 @@ def test_memory_is_asked_for_only_where_nodes_are_configured_with_it() -> None:
 def test_a_node_with_a_job_of_ones_own_is_visited_inside_it() -> None:
     launches, _ = planned({**record("a", "ALLOCATED", used=4), **record("b")}, jobs={"a": "17"})
     assert [(launch["job"], launch["nodes"]) for launch in launches] == [("17", ["a"]), ("", ["b"])]
-    words = command_line(launches[0], REQUEST)
-    assert {"--jobid=17", "--overlap"} <= set(words)
-    assert not [word for word in words if word.startswith(("--time", "--partition", "--gres"))]
+    command = command_line(launches[0], REQUEST)
+    assert {"--jobid=17", "--overlap"} <= set(command)
+    assert not [word for word in command if word.startswith(("--time", "--partition", "--gres"))]
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ def test_known_hosts_files_are_those_of_openssh_unless_others_are_set(monkeypatc
         "/etc/ssh/ssh_known_hosts",
         "/etc/ssh/ssh_known_hosts2",
     ]
-    data = {"userknownhostsfile": '~/a "/b c"', "globalknownhostsfile": "none"}
-    assert [str(path) for path in known_hosts_files(data, "/first")] == ["/first", "/home/x/a", "/b c"]
+    options = {"userknownhostsfile": '~/a "/b c"', "globalknownhostsfile": "none"}
+    assert [str(path) for path in known_hosts_files(options, "/first")] == ["/first", "/home/x/a", "/b c"]
 
 
 RELAY = Path(__file__).with_name("relay.py")

@@ -110,8 +110,8 @@ def test_an_inventory_alone_is_enough(client: Client, server: Sshd) -> None:
         "known_hosts": str(client.known_hosts),
     }
     target = Target("node1", address="127.0.0.1")
-    connection_for("ssh").run([target], HELLO, Limits(settings=settings), lambda _, one: answers.append(one))
-    assert [one.output for one in answers] == [b"hello\n"]
+    connection_for("ssh").run([target], HELLO, Limits(settings=settings), lambda _, answer: answers.append(answer))
+    assert [answer.output for answer in answers] == [b"hello\n"]
 
 
 def test_a_key_that_needs_a_passphrase_is_asked_of_the_agent(

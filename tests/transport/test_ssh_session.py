@@ -74,7 +74,7 @@ def test_each_connection_has_one_thread_and_none_when_it_has_ended(
     assert len(set(threading.enumerate()) - threads) == 6
     for session, _ in every:
         session.end()
-    assert all(one.result(TIMEOUT_S) for one in ended)
+    assert all(future.result(TIMEOUT_S) for future in ended)
     for thread in set(threading.enumerate()) - threads:
         thread.join(TIMEOUT_S)
     assert set(threading.enumerate()) <= threads

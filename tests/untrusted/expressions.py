@@ -40,12 +40,12 @@ class Expression:
 @functools.cache
 def expressions() -> list[Expression]:
     """All of the product's expressions, in module globals, in tables, and where they are used."""
-    found: dict[tuple[str, int], Expression] = {}
-    for one in _all():
-        key = one.pattern, one.flags
-        if key not in found or (one.is_searched and not found[key].is_searched):
-            found[key] = one
-    return sorted(found.values())
+    by_pattern: dict[tuple[str, int], Expression] = {}
+    for expression in _all():
+        key = expression.pattern, expression.flags
+        if key not in by_pattern or (expression.is_searched and not by_pattern[key].is_searched):
+            by_pattern[key] = expression
+    return sorted(by_pattern.values())
 
 
 def _all() -> Iterator[Expression]:
@@ -80,11 +80,11 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
     if isinstance(value, (Pattern, re.Pattern)):
         yield re.compile(*_as_text(value.pattern, value.flags))
     elif isinstance(value, Mapping) and depth < 3:
-        yield from (each for one in (*value, *value.values()) for each in _within(one, depth + 1))
+        yield from (each for part in (*value, *value.values()) for each in _within(part, depth + 1))
     elif is_dataclass(value) and not isinstance(value, type) and depth < 3:
-        yield from (each for one in fields(value) for each in _within(getattr(value, one.name, None), depth + 1))
+        yield from (each for part in fields(value) for each in _within(getattr(value, part.name, None), depth + 1))
     elif isinstance(value, (list, tuple, set, frozenset)) and depth < 3:
-        yield from (each for one in value for each in _within(one, depth + 1))
+        yield from (each for part in value for each in _within(part, depth + 1))
 
 
 def _methods(tree: ast.AST) -> dict[str, frozenset[str]]:
@@ -113,13 +113,13 @@ def _written(tree: ast.AST, module: ModuleType) -> Iterator[Expression]:
 
 def untold() -> list[str]:
     """Where a function uses an expression that only its caller knows."""
-    found = [
+    functions = [
         f"{module.__name__.removeprefix('clusterproof.plugins.')}: {ast.unparse(call.args[0])}"
         for module in _modules()
         for call, text in _calls(ast.parse(Path(str(module.__file__)).read_text("utf-8")), module)
         if text is None
     ]
-    return sorted(set(found))
+    return sorted(set(functions))
 
 
 def of_tables() -> Iterator[tuple[str, str]]:
@@ -131,8 +131,8 @@ def of_tables() -> Iterator[tuple[str, str]]:
                 yield file.name, "".join(text.split())
 
 
-def _entries(data: Any) -> Iterator[tuple[str, str]]:
-    for key, value in data.items() if isinstance(data, dict) else (("", each) for each in data):
+def _entries(document: Any) -> Iterator[tuple[str, str]]:
+    for key, value in document.items() if isinstance(document, dict) else (("", each) for each in document):
         if isinstance(value, (dict, list)):
             yield from _entries(value)
         elif isinstance(value, str):
@@ -149,7 +149,7 @@ def _calls(tree: ast.AST, module: ModuleType) -> Iterator[tuple[ast.Call, str | 
             if not isinstance(node, ast.Call) or not node.args or not _CALLED.fullmatch(ast.unparse(node.func)):
                 continue
             if function is not tree or isinstance(node.args[0], ast.Constant):
-                yield node, _told(node.args[0], function, module)
+                yield node, _evaluated(node.args[0], function, module)
 
 
 def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
@@ -160,7 +160,7 @@ def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
             yield from _of_its_own(node)
 
 
-def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | bytes | None:
+def _evaluated(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | bytes | None:
     """An expression with a word for each value that only the call knows; None if that is all of it."""
     names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - vars(module).keys()
     local = {name: _assigned(name, function, module) for name in names - vars(builtins).keys()}
@@ -169,10 +169,10 @@ def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | 
     for word in (WORD, WORD.encode()):
         values = {name: word if value is None else value for name, value in local.items()}
         try:
-            told = eval(compile(ast.Expression(expression), "", "eval"), {**vars(module), **values})
+            evaluated = eval(compile(ast.Expression(expression), "", "eval"), {**vars(module), **values})
         except (AttributeError, TypeError, ValueError, KeyError):
             continue
-        pattern = getattr(told, "pattern", told)
+        pattern = getattr(evaluated, "pattern", evaluated)
         if isinstance(pattern, (str, bytes)):
             return pattern
     return None
@@ -182,7 +182,7 @@ def _assigned(name: str, function: ast.AST, module: ModuleType) -> str | bytes |
     """The value of a name that a function assigns once."""
     lines = [node for node in _of_its_own(function) if isinstance(node, ast.Assign)]
     given = [line.value for line in lines if name in map(ast.unparse, line.targets)]
-    return _told(given[0], function, module) if len(given) == 1 else None
+    return _evaluated(given[0], function, module) if len(given) == 1 else None
 
 
 def _as_text(pattern: str | bytes, flags: int) -> tuple[str, int]:

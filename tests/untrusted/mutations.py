@@ -60,9 +60,9 @@ WORDS = (
 STATUSES = ("absent", "denied", "broke", "timed_out", "stuck", "uncollected", "not_asked")
 
 
-def mutated(data: dict[str, Any], chance: random.Random, count: int) -> dict[str, Any]:
+def mutated(recorded: dict[str, Any], chance: random.Random, count: int) -> dict[str, Any]:
     """A recorded node (`evidence.to_json`) with this many changes; the node's own name stays."""
-    changed = copy.deepcopy(data)
+    changed = copy.deepcopy(recorded)
     for _ in range(count):
         if chance.random() < 0.05:
             _of_a_collector(changed, chance)
@@ -72,26 +72,30 @@ def mutated(data: dict[str, Any], chance: random.Random, count: int) -> dict[str
     return changed
 
 
-def written(data: dict[str, Any]) -> str:
+def written(recorded: dict[str, Any]) -> str:
     """The node as JSON, with Python's notation for what JSON lacks."""
-    return json.dumps(data)
+    return json.dumps(recorded)
 
 
-def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
+def _of_a_collector(recorded: dict[str, Any], chance: random.Random) -> None:
     """Give a collector another outcome, or remove it."""
-    name = chance.choice(sorted(data["collectors"]) or ["boot"])
+    name = chance.choice(sorted(recorded["collectors"]) or ["boot"])
     if chance.random() < 0.2:
-        data["collectors"].pop(name, None)
+        recorded["collectors"].pop(name, None)
     else:
-        data["collectors"][name] = {"status": chance.choice(STATUSES), "detail": chance.choice(TEXTS), "seconds": 0.1}
+        recorded["collectors"][name] = {
+            "status": chance.choice(STATUSES),
+            "detail": chance.choice(TEXTS),
+            "seconds": 0.1,
+        }
 
 
-def _place(data: dict[str, Any], chance: random.Random) -> Place:
+def _place(recorded: dict[str, Any], chance: random.Random) -> Place:
     """A random value in the collectors' results, with each collector and each depth equally likely."""
-    collectors = [name for name, collector in data["collectors"].items() if "value" in collector]
+    collectors = [name for name, collector in recorded["collectors"].items() if "value" in collector]
     if not collectors:
-        return data["probe"], "python"
-    holder: Any = data["collectors"][chance.choice(collectors)]
+        return recorded["probe"], "python"
+    holder: Any = recorded["collectors"][chance.choice(collectors)]
     key: Any = "value"
     while isinstance(holder[key], (dict, list)) and holder[key] and chance.random() < 0.85:
         holder = holder[key]

@@ -32,37 +32,37 @@ MAX_S = 20.0  # … for all texts of an expression
 def hostile(pattern: str, flags: int) -> list[tuple[str, str, str]]:
     """For each repeat of an expression: the text before it, the repeated text, and the text after it."""
     tree = parser.parse(pattern, flags)
-    found: dict[tuple[str, str, str], None] = {}
+    texts: dict[tuple[str, str, str], None] = {}
     whole = _sample(tree)
     for before, body in _repeats(tree, ""):
         for pump in _pumps(body, flags):
             for tail in TAILS:
-                found[before, pump, tail] = None
-            found["", before[-20:] + pump, TAILS[1]] = None
-        found["", before, TAILS[1]] = None  # begun again and again, and never ended
-    found["", whole[:-1] or "a", TAILS[1]] = None
-    ordered = sorted(found, key=lambda one: (one[2] != TAILS[1], one[0] != ""))
+                texts[before, pump, tail] = None
+            texts["", before[-20:] + pump, TAILS[1]] = None
+        texts["", before, TAILS[1]] = None  # begun again and again, and never ended
+    texts["", whole[:-1] or "a", TAILS[1]] = None
+    ordered = sorted(texts, key=lambda attack: (attack[2] != TAILS[1], attack[0] != ""))
     return ordered[:MOST]
 
 
 def _repeats(tree: Iterable[Any], before: str) -> Iterator[tuple[str, Any]]:
     """Each repeat that may be long, with a text that leads to it."""
-    for operation, data in tree:
+    for operation, argument in tree:
         if operation in REPEATS:
-            _, most, body = data
+            _, most, body = argument
             if most >= MANY:
                 yield before, body
             yield from _repeats(body, before)
         elif operation is code.SUBPATTERN:
-            yield from _repeats(data[3], before)
+            yield from _repeats(argument[3], before)
         elif operation is ATOMIC_GROUP:
-            yield from _repeats(data, before)
+            yield from _repeats(argument, before)
         elif operation is code.BRANCH:
-            for branch in data[1]:
+            for branch in argument[1]:
                 yield from _repeats(branch, before)
         elif operation in (code.ASSERT, code.ASSERT_NOT):
-            yield from _repeats(data[1], before)
-        before += _sample([(operation, data)])
+            yield from _repeats(argument[1], before)
+        before += _sample([(operation, argument)])
 
 
 def _pumps(body: Any, flags: int) -> list[str]:
@@ -70,21 +70,24 @@ def _pumps(body: Any, flags: int) -> list[str]:
         fit = [sign for sign in SIGNS if _is_of(body, sign, flags)]
         if fit:
             return fit[:6]
-    return [_sample(body) or "a", *(text for operation, data in body if (text := _sample([(operation, data)])))][:4]
+    return [
+        _sample(body) or "a",
+        *(text for operation, argument in body if (text := _sample([(operation, argument)]))),
+    ][:4]
 
 
 def _is_of(body: Any, sign: str, flags: int) -> bool:
-    operation, data = body[0]
+    operation, argument = body[0]
     if operation is code.ANY:
         return sign != "\n" or bool(flags & re.DOTALL)
     if operation is code.LITERAL:
-        return data == ord(sign)
+        return argument == ord(sign)
     if operation is code.NOT_LITERAL:
-        return data != ord(sign)
+        return argument != ord(sign)
     if operation is code.IN:
-        return _is_in(data, sign)
-    if operation is code.SUBPATTERN and len(data[3]) == 1:
-        return _is_of(data[3], sign, flags)
+        return _is_in(argument, sign)
+    if operation is code.SUBPATTERN and len(argument[3]) == 1:
+        return _is_of(argument[3], sign, flags)
     return False
 
 
@@ -98,61 +101,61 @@ _CATEGORIES = {
 }
 
 
-def _is_in(data: Any, sign: str) -> bool:
-    is_negated = data[0][0] is code.NEGATE
+def _is_in(members: Any, sign: str) -> bool:
+    is_negated = members[0][0] is code.NEGATE
     is_there = any(
         (operation is code.LITERAL and each == ord(sign))
         or (operation is code.RANGE and each[0] <= ord(sign) <= each[1])
         or (operation is code.CATEGORY and re.match(_CATEGORIES[each], sign) is not None)
-        for operation, each in data
+        for operation, each in members
     )
     return is_there != is_negated
 
 
 def _sample(tree: Iterable[Any]) -> str:
     """A text that an expression matches, or nearly matches."""
-    return "".join(_one(operation, data) for operation, data in tree)
+    return "".join(_sample_of(operation, argument) for operation, argument in tree)
 
 
-def _one(operation: Any, data: Any) -> str:
+def _sample_of(operation: Any, argument: Any) -> str:
     if operation is code.LITERAL:
-        return chr(data)
+        return chr(argument)
     if operation in (code.NOT_LITERAL, code.ANY, code.IN):
-        return next((sign for sign in f"a0{SIGNS}!Z\x7f" if _is_of([(operation, data)], sign, re.DOTALL)), "a")
+        return next((sign for sign in f"a0{SIGNS}!Z\x7f" if _is_of([(operation, argument)], sign, re.DOTALL)), "a")
     if operation in REPEATS:
-        return _sample(data[2]) * max(data[0], 1 if data[1] else 0)
+        return _sample(argument[2]) * max(argument[0], 1 if argument[1] else 0)
     if operation is code.SUBPATTERN:
-        return _sample(data[3])
+        return _sample(argument[3])
     if operation is ATOMIC_GROUP:
-        return _sample(data)
+        return _sample(argument)
     if operation is code.BRANCH:
-        return _sample(data[1][0])
+        return _sample(argument[1][0])
     return ""
 
 
 def offenders(every: Iterable[Expression]) -> Iterator[str]:
     """Expressions with a text that takes more than three times as long at twice the length, and that text."""
     signal.signal(signal.SIGPROF, _give_up)
-    for one in every:
+    for expression in every:
         signal.setitimer(signal.ITIMER_PROF, MAX_S)
         try:
-            found = _grows(one)
+            slow = _grows(expression)
         except TimeoutError:
-            found = f"more than {MAX_S:g} s"
+            slow = f"more than {MAX_S:g} s"
         signal.setitimer(signal.ITIMER_PROF, 0)
-        if found:
-            yield f"{one.where}: {one.pattern!r:.200}: {found}"
+        if slow:
+            yield f"{expression.where}: {expression.pattern!r:.200}: {slow}"
 
 
 def _give_up(*_: object) -> None:
     raise TimeoutError
 
 
-def _grows(one: Expression) -> str:
-    compiled = re.compile(one.pattern, one.flags)
+def _grows(expression: Expression) -> str:
+    compiled = re.compile(expression.pattern, expression.flags)
     # findall starts like search, and fullmatch tries all that match tries before it succeeds.
-    use = compiled.findall if one.is_searched else compiled.fullmatch
-    for before, pump, tail in hostile(one.pattern, one.flags):
+    use = compiled.findall if expression.is_searched else compiled.fullmatch
+    for before, pump, tail in hostile(expression.pattern, expression.flags):
         texts = [(before + pump * length)[:length] + tail for length in (LENGTH // 8, LENGTH // 2, LENGTH)]
         if _seconds(use, texts[0]) < MIN_S / 10 and _seconds(use, texts[1]) < MIN_S:
             continue

@@ -19,8 +19,8 @@ def bounded(program: str, cpu_s: int = CPU_S) -> subprocess.CompletedProcess[str
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
 
-    words = [sys.executable, "-c", program]
-    return subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
 
 
 USER, OTHER, SLURM = 65534, 65533, 64030

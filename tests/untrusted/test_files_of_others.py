@@ -78,7 +78,7 @@ def test_a_node_whose_file_is_none_was_not_recorded(folder: Path, trap: Callable
 def test_a_folder_of_nodes_that_is_a_link_is_not_followed(folder: Path) -> None:
     (folder / "nodes").rename(folder.parent / "elsewhere")
     (folder / "nodes").symlink_to("../elsewhere")
-    assert all(one.unreached for one in gather.replay(folder, read_cluster(folder)).values())
+    assert all(evidence.unreached for evidence in gather.replay(folder, read_cluster(folder)).values())
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"schema": 99, "node": "gpu001"}', '{"schema": 1}'])

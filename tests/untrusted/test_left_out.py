@@ -38,8 +38,8 @@ def test_a_listing_without_end_is_not_understood() -> None:
 
 @pytest.mark.long
 def test_a_program_that_prints_too_much_is_not_passed_on_as_whole() -> None:
-    data = command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES), "/dev/zero")
-    assert len(str(data["output"])) == MAX_OUTPUT_BYTES
+    answer = command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES), "/dev/zero")
+    assert len(str(answer["output"])) == MAX_OUTPUT_BYTES
     with pytest.raises(Broke, match=r"head -c \d+ /dev/zero prints more than"):
         command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES + 1), "/dev/zero")
 
@@ -69,10 +69,10 @@ def test_each_control_group_has_some_of_many_processes_on_a_gpu(monkeypatch: pyt
     monkeypatch.setattr(collect_nvml_gpu, "_processes", lambda *_: [*of_job, {"pid": 1000, "cgroup": "/stray"}])
     monkeypatch.setattr(collect_nvml_gpu, "ASKED", {})
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", int)
-    data = collect_nvml_gpu.gpu(Node(), 0)
-    shown: Any = data["processes"]
+    record = collect_nvml_gpu.gpu(Node(), 0)
+    shown: Any = record["processes"]
     assert {"pid": 1000, "cgroup": "/stray"} in shown
-    assert data["processes_left_out"] == 1001 - len(shown) > 0
+    assert record["processes_left_out"] == 1001 - len(shown) > 0
 
 
 @pytest.mark.parametrize("left_out", [0, None, 9])
@@ -80,8 +80,8 @@ def test_processes_of_a_gpu_that_were_left_out_are_said(left_out: int | None) ->
     gpu = {"index": 0, "lost": None, "memory_used_mib": 0, "utilization_percent": 0, "processes_left_out": left_out}
     mine = {"pid": 7, "name": "x", "cgroup": "/job_7", "uid": 7, "program": "x", "parent": {}}
     result = verdict_of("gpu.no_leftover_processes", nvml={"gpus": [{**gpu, "processes": [mine]}], "daemon_users": []})
-    said = [finding.message for finding in result.findings if finding.verdict is Verdict.INCOMPLETE]
-    assert any("9 more processes" in message for message in said) == bool(left_out)
+    messages = [finding.message for finding in result.findings if finding.verdict is Verdict.INCOMPLETE]
+    assert any("9 more processes" in message for message in messages) == bool(left_out)
 
 
 def blocked_root(folder: Path, uids: int, each: int) -> Path:
@@ -97,17 +97,17 @@ def blocked_root(folder: Path, uids: int, each: int) -> Path:
 
 @pytest.mark.long
 def test_each_wait_of_many_blocked_processes_is_shown(tmp_path: Path) -> None:
-    data = read_under(blocked_root(tmp_path, 3, 50), "processes")
-    assert len(data["blocked"]) == MAX_BLOCKED
-    assert {one["wait"] for one in data["blocked"]} == {"wait_0", "wait_1", "wait_2"}
-    assert min(one["pid"] for one in data["blocked"]) == 100  # the oldest
-    assert (data["blocked_alike"], data["blocked_left_out"]) == (150 - MAX_BLOCKED, 0)
+    processes = read_under(blocked_root(tmp_path, 3, 50), "processes")
+    assert len(processes["blocked"]) == MAX_BLOCKED
+    assert {process["wait"] for process in processes["blocked"]} == {"wait_0", "wait_1", "wait_2"}
+    assert min(process["pid"] for process in processes["blocked"]) == 100  # the oldest
+    assert (processes["blocked_alike"], processes["blocked_left_out"]) == (150 - MAX_BLOCKED, 0)
 
 
 @pytest.mark.long
 def test_blocked_processes_of_kinds_that_are_not_shown_are_counted(tmp_path: Path) -> None:
-    data = read_under(blocked_root(tmp_path, 70, 2), "processes")
-    assert data["blocked_left_out"] == 2 * (70 - MAX_BLOCKED)
+    processes = read_under(blocked_root(tmp_path, 70, 2), "processes")
+    assert processes["blocked_left_out"] == 2 * (70 - MAX_BLOCKED)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_mounts_that_are_left_out_are_counted_but_for_those_of_walks(tmp_path: P
     rows += [f"{number} 1 0:{number} / /home/u{number} rw - nfs server:/u{number} rw" for number in range(1000, 1300)]
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/1/mountinfo").write_text("\n".join(rows) + "\n")
-    data: Any = read(Node(str(tmp_path), collector_s=60))
-    assert len(data["mounts"]) == MAX_MOUNTS
-    assert data["left_out"] == 1 + 298 - MAX_MOUNTS
+    mounts: Any = read(Node(str(tmp_path), collector_s=60))
+    assert len(mounts["mounts"]) == MAX_MOUNTS
+    assert mounts["left_out"] == 1 + 298 - MAX_MOUNTS
 
 
 @pytest.mark.long

@@ -103,16 +103,16 @@ def validated(folder: Path, nodes: dict[str, str], *options: str) -> subprocess.
     write_cluster(folder / "recording", Cluster("hostile", "ssh", tuple(Target(name) for name in nodes)))
     for name, text in nodes.items():
         (folder / "recording" / "nodes" / recording_file(name)).write_text(text, encoding="utf-8")
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q", *options]
-    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--cluster", "replay:recording", "-m", EVERYTHING]
-    words += ["-k", "not pairwise", "--report", ".", "--junitxml", "pytest.xml"]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, errors="replace")
+    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q", *options]
+    command += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--cluster", "replay:recording", "-m", EVERYTHING]
+    command += ["-k", "not pairwise", "--report", ".", "--junitxml", "pytest.xml"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, errors="replace")
 
 
 def of_peers(results: list[Result]) -> dict[tuple[str, int], Verdict]:
     """Each check's verdict on each healthy node: these come first, whatever their names."""
-    peers = list(dict.fromkeys(one.node for one in results if one.is_of_node))[: len(PEERS)]
-    return {(one.check, peers.index(one.node)): one.verdict for one in results if one.node in peers}
+    peers = list(dict.fromkeys(result.node for result in results if result.is_of_node))[: len(PEERS)]
+    return {(result.check, peers.index(result.node)): result.verdict for result in results if result.node in peers}
 
 
 def test_no_node_ends_the_run_of_all(run: Run) -> None:
@@ -123,14 +123,14 @@ def test_no_node_ends_the_run_of_all(run: Run) -> None:
 
 
 def test_every_check_has_its_verdict_on_every_node(run: Run) -> None:
-    checks = {one.check for one in run.results if one.is_of_node}
-    nodes = {one.node for one in run.results if one.is_of_node}
-    assert len([one for one in run.results if one.is_of_node]) == len(checks) * len(nodes)
+    checks = {result.check for result in run.results if result.is_of_node}
+    nodes = {result.node for result in run.results if result.is_of_node}
+    assert len([result for result in run.results if result.is_of_node]) == len(checks) * len(nodes)
     assert len(nodes) == len(PEERS) + HOSTILE
 
 
 def test_no_check_breaks(run: Run) -> None:
-    assert [one.message for one in run.results if "the check itself broke" in one.message] == []
+    assert [result.message for result in run.results if "the check itself broke" in result.message] == []
 
 
 def test_the_other_nodes_have_the_verdicts_that_they_have_without_it(run: Run) -> None:

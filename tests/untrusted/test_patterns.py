@@ -36,7 +36,7 @@ def test_every_expression_of_the_product_takes_a_time_by_the_length_of_the_text(
     ],
 )
 def test_what_a_function_puts_together_is_among_them(part: str) -> None:
-    assert [one for one in expressions() if part in one.pattern]
+    assert [expression for expression in expressions() if part in expression.pattern]
 
 
 def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have() -> None:

@@ -53,8 +53,8 @@ def broken(recorded: dict[str, Any], collector: str, place: Place, other: object
     evidence = from_json(changed)
     (node,) = nodes(Cluster("c", "local", (Target(evidence.node),)), {evidence.node: evidence}).values()
     checks = [check for check in node_checks().values() if collector in check.collectors]
-    said = [evaluate(check, node) for check in checks]
-    return [f"{one.check}: {one.message}" for one in said if "the check itself broke" in one.message]
+    evaluated = [evaluate(check, node) for check in checks]
+    return [f"{result.check}: {result.message}" for result in evaluated if "the check itself broke" in result.message]
 
 
 @pytest.mark.parametrize(

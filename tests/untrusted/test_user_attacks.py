@@ -87,7 +87,7 @@ def drained_for(evidence: NodeEvidence, occasion: str) -> dict[str, str]:
     """The checks for which a script would drain, with messages, as another user's job begins or ends."""
     findings = tuple(findings_in(results(evidence, occasion=occasion).values(), evidence))
     run = CheckRun("boot", 1.0, 0.1, len(findings), findings, None, None)
-    return {one.check: one.message for one in draining(run, OTHERS, is_epilog=occasion == "epilog")}
+    return {result.check: result.message for result in draining(run, OTHERS, is_epilog=occasion == "epilog")}
 
 
 def test_no_script_drains_for_what_a_user_does() -> None:
@@ -117,8 +117,8 @@ def test_no_fault_is_hidden_by_what_users_have_logged() -> None:
     with entered(with_line(image, "/dev/kmsg", logged.rstrip())) as node:
         evidence = output_of(node)
     assert {"gpu.no_xid", "network.nic_driver_errors", "host.no_oom_kill"} <= drained_for(evidence, "prolog").keys()
-    found = results(evidence)
-    assert [check for check, one in found.items() if "kernel log were" in one.message] == []
+    by_check = results(evidence)
+    assert [check for check, result in by_check.items() if "kernel log were" in result.message] == []
 
 
 SPIN = "for number in $(seq 30); do while :; do :; done & echo $!; done; echo done; wait"
@@ -138,19 +138,19 @@ def test_a_process_without_a_processor_is_known_from_one_that_waits_for_somethin
         assert process.stdout
         pids = [int(line) for line in iter(process.stdout.readline, "done\n")]
         time.sleep(1.0)
-        found = [is_starved(pid, 1.0) for pid in pids]
+        starved = [is_starved(pid, 1.0) for pid in pids]
         os.killpg(process.pid, signal.SIGKILL)
-    assert all(found) if is_starved_ else not any(found)
+    assert all(starved) if is_starved_ else not any(starved)
 
 
 @pytest.mark.parametrize(("starved", "verdict"), [(True, Verdict.INCOMPLETE), (False, Verdict.FAIL)])
 def test_a_driver_that_was_not_asked_in_time_for_want_of_a_processor_is_no_hang(
     starved: bool, verdict: Verdict
 ) -> None:
-    data = NodeEvidence(
+    evidence = NodeEvidence(
         "gpu001", {"nvml": Collected(Status.TIMED_OUT, detail="nvmlInit", seconds=15.0, starved=starved)}
     )
-    assert results(from_json(to_json(data)))["gpu.driver_answers_in_time"].verdict is verdict
+    assert results(from_json(to_json(evidence)))["gpu.driver_answers_in_time"].verdict is verdict
 
 
 @pytest.mark.parametrize(("alive", "verdict"), [("slow", Verdict.INCOMPLETE), ("hung", Verdict.FAIL)])

@@ -97,8 +97,8 @@ def test_a_file_system_of_fstab_is_neither_hidden_nor_failed(
 @pytest.mark.parametrize("collector", ["jobs", "memory"])
 def test_a_users_file_system_in_shared_memory_is_not_waited_for(collector: str) -> None:
     with mounted("/dev/shm/nccl-mine", "/dev/shm/other") as node:
-        found = output_of(node, collector)
-    assert found.status is Status.READ, found.detail
+        answer = output_of(node, collector)
+    assert answer.status is Status.READ, answer.detail
 
 
 LOOKING = """
@@ -114,10 +114,10 @@ def test_a_process_that_a_user_holds_in_his_file_system_does_not_fail_the_node(t
     collector = tmp_path / "looking.py"
     collector.write_text(LOOKING)
     with mounted("/dev/shm/mine") as node:
-        data = probe_node(node, ["looking"], SOON, further=[collector])
-    assert data.collectors["looking"].status is Status.STUCK
-    assert data.collectors["looking"].waits[0] == "request_wait_answer"
-    assert evaluated(data) is Verdict.CONCERN
+        evidence = probe_node(node, ["looking"], SOON, further=[collector])
+    assert evidence.collectors["looking"].status is Status.STUCK
+    assert evidence.collectors["looking"].waits[0] == "request_wait_answer"
+    assert evaluated(evidence) is Verdict.CONCERN
 
 
 @needs_hung_mount
@@ -136,9 +136,9 @@ def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, .
     assert evaluated(NodeEvidence("node0", {"nvml": Collected(Status.STUCK, waits=waits)})) is verdict
 
 
-def evaluated(data: NodeEvidence) -> Verdict:
+def evaluated(evidence: NodeEvidence) -> Verdict:
     cluster = Cluster("one", "local", (Target("node0"),))
-    return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": data})["node0"]).verdict
+    return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": evidence})["node0"]).verdict
 
 
 KEYS = "/home/eve/.ssh/authorized_keys"
@@ -178,8 +178,8 @@ def test_what_is_no_file_of_the_users_is_not_opened_and_not_known(lure: str) -> 
     script, why = LURES[lure]
     with entered(healthy_cpu()) as node:
         with_home(node, script)
-        found = keys_of(node)
-        assert found["error"] == why
+        keys = keys_of(node)
+        assert keys["error"] == why
         assert not (node.root / "tmp/opened").exists()
 
 

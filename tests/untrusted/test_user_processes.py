@@ -30,12 +30,12 @@ def renamed(node: Node, name: str) -> int:
     return hold(node, f"ulimit -l 0; echo -n {name} >/proc/$$/comm")
 
 
-def setuid(node: Node, name: str, words: str = "60") -> int:
+def setuid(node: Node, name: str, arguments: str = "60") -> int:
     """A setuid root program that the user starts through a link of that name, with his own limits and arguments."""
     source = '#include <unistd.h>\nint main(void) { write(1, "held\\n", 5); setuid(0); pause(); }'
     subprocess.run(["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/held")], input=source.encode(), check=True)
     node.run(["chmod", "4755", "/usr/bin/held"])
-    script = f"ulimit -l 0; ln -s /usr/bin/held /tmp/{name}; echo $$; exec -a '{name}: [41.0]' /tmp/{name} {words}"
+    script = f"ulimit -l 0; ln -s /usr/bin/held /tmp/{name}; echo $$; exec -a '{name}: [41.0]' /tmp/{name} {arguments}"
     process = node.start(["/bin/bash", "-c", script], user=USER, stdout=subprocess.PIPE)
     assert process.stdout
     pid = int(process.stdout.readline())
@@ -56,8 +56,8 @@ def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
     others = {name: limit for name, limit in image.daemons.items() if name != daemon}
     with entered(replace(image, daemons=others)) as node:
         pretend(node, daemon)
-        data = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
-    assert daemon not in data["daemons"]
+        limits = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
+    assert daemon not in limits["daemons"]
 
 
 @needs_nodes
@@ -67,9 +67,9 @@ def test_a_process_whose_program_only_root_may_see_has_unknown_limits(daemon: st
     others = {name: limit for name, limit in image.daemons.items() if name != daemon}
     with entered(replace(image, daemons=others)) as node:
         setuid(node, daemon)
-        data = probe_node(node, ["limits"], PATIENT, user=OTHER)
-    assert data.collectors["limits"].value["daemons"][daemon]["error"] == "EACCES"
-    assert results(data)["host.ulimits"].verdict is Verdict.INCOMPLETE
+        evidence = probe_node(node, ["limits"], PATIENT, user=OTHER)
+    assert evidence.collectors["limits"].value["daemons"][daemon]["error"] == "EACCES"
+    assert results(evidence)["host.ulimits"].verdict is Verdict.INCOMPLETE
 
 
 @needs_nodes
@@ -79,9 +79,9 @@ def test_a_step_of_which_only_root_may_know_leaves_its_jobs_processes_unknown() 
         pid = hold(node, "", "/usr/bin/env -i /bin/sh")
         group = "0::/slurm/uid_7/job_41/step_0"
         node.run(["sh", "-c", f"echo {group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
-        data = probe_node(node, ["jobs"], PATIENT, user=OTHER).collectors["jobs"].value
-    assert (data["left"], data["running"]) == ([], [])
-    assert data["unread"] > 0
+        jobs = probe_node(node, ["jobs"], PATIENT, user=OTHER).collectors["jobs"].value
+    assert (jobs["left"], jobs["running"]) == ([], [])
+    assert jobs["unread"] > 0
 
 
 @needs_nodes
@@ -90,8 +90,8 @@ def test_a_users_process_that_is_called_kubelet_names_no_file_to_read(user: int)
     with entered(healthy_cpu()) as node:
         pid = setuid(node, "kubelet", "--config=/etc/shadow")
         assert node.run(["cat", f"/proc/{pid}/comm"]).stdout.strip() in ("kubelet", b"kubelet")
-        data = probe_node(node, ["kubelet"], PATIENT, user=user).collectors["kubelet"]
-    assert data.status is Status.ABSENT
+        answer = probe_node(node, ["kubelet"], PATIENT, user=user).collectors["kubelet"]
+    assert answer.status is Status.ABSENT
 
 
 OF_A_STEP = "SLURM_JOB_ID=41 SLURMD_NODENAME=node001"
@@ -117,8 +117,8 @@ def test_a_process_is_of_the_job_of_its_group_else_of_the_step_that_started_it(
         pid = hold(node, "", f"/usr/bin/env {environment} /bin/sh")
         if group:
             node.run(["sh", "-c", f"echo 0::{group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
-        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert [process["job"] for process in data["left"]] == jobs
+        processes = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in processes["left"]] == jobs
 
 
 STEP = "slurmstepd: [41.0]"
@@ -126,9 +126,9 @@ STEP = "slurmstepd: [41.0]"
 
 def of_slurm(node: Node, user: int = 0, program: str = "/usr/bin/slurmstepd") -> None:
     """A process with slurmstepd's title."""
-    words = f"ln -s {program} /run/slurmstepd; exec -a '{STEP}' /run/slurmstepd 60"
+    script = f"ln -s {program} /run/slurmstepd; exec -a '{STEP}' /run/slurmstepd 60"
     node.run(["chmod", "777", "/run"])
-    node.start(["/bin/bash", "-c", words], user=user)
+    node.start(["/bin/bash", "-c", script], user=user)
     node.run(["sh", "-c", "until grep -qx slurmstepd /proc/[0-9]*/comm; do :; done"])
 
 
@@ -153,8 +153,8 @@ def test_only_slurmstepd_itself_says_that_a_job_runs(step: Callable[[Node], obje
     with entered(image) as node:
         step(node)
         hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh")
-        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert [process["job"] for process in data["left"]] == jobs
+        processes = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in processes["left"]] == jobs
 
 
 @needs_nodes
@@ -163,9 +163,9 @@ def test_one_users_many_processes_hide_none_of_another() -> None:
         many = "for number in $(seq 1000 1099); do SLURM_JOB_ID=$number SLURMD_NODENAME=a sleep 600 & done"
         hold(node, many)
         pid = hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh", user=OTHER)
-        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert data["left_out"] > 0
-    assert data["left"][1] == {"pid": pid, "name": "sh", "uid": OTHER, "job": "41", "is_sure": False}
+        jobs = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert jobs["left_out"] > 0
+    assert jobs["left"][1] == {"pid": pid, "name": "sh", "uid": OTHER, "job": "41", "is_sure": False}
 
 
 SERVER, CONTROL = "/usr/bin/nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-control"
@@ -215,8 +215,8 @@ def test_only_mps_of_the_nodes_own_may_hold_a_gpu(holder: Callable[[Node], int],
         node.run(["sh", "-c", f"until grep -q mps /proc/{pid}/comm; do :; done"])
         held_by = with_nvml(image, gpu=2, processes=f"{pid}:900").nvml or ""
         (node.root / VALUES_PATH.lstrip("/")).write_text(held_by)
-        data = probe_node(node, sorted(collector_names()), PATIENT)
-    assert results(data, occasion="prolog")["gpu.no_leftover_processes"].verdict is verdict
+        evidence = probe_node(node, sorted(collector_names()), PATIENT)
+    assert results(evidence, occasion="prolog")["gpu.no_leftover_processes"].verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,6 @@ def test_a_failed_service_is_named_among_however_many_units_that_users_have_fail
         for unit in (f"run-r{number}.scope", f"app-crash@{number}.service", f"docker-{number}.scope"):
             image = with_service(image, unit, active="failed")
     image = with_service(image, "zzz.service", active="failed")
-    data = value(image, "services")["failed"]
-    assert data[0] == "zzz.service"
-    assert len(data) == MAX_FAILED
+    failed = value(image, "services")["failed"]
+    assert failed[0] == "zzz.service"
+    assert len(failed) == MAX_FAILED

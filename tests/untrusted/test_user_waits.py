@@ -76,9 +76,9 @@ def held(hold: Callable[[Node], list[str]]) -> Iterator[Node]:
 @pytest.mark.parametrize("hold", [pytest.param(vfork, marks=needs_nodes), pytest.param(fuse, marks=needs_hung_mount)])
 def test_state_d_that_a_user_holds_is_no_hang(hold: Callable[[Node], list[str]]) -> None:
     with held(hold) as node:
-        data = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
-    assert data["blocked"], "nothing is in state D"
-    assert after_an_hour(data).verdict is Verdict.PASS
+        processes = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
+    assert processes["blocked"], "nothing is in state D"
+    assert after_an_hour(processes).verdict is Verdict.PASS
 
 
 @needs_frozen
@@ -86,15 +86,15 @@ def test_state_d_in_a_file_system_of_the_kernels_is_a_hang() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
         node.start(["sh", "-c", "echo $$ >/run/pid; exec touch /stuck/file"])
         node.run(["sh", "-c", "until grep -q '^State:.D' /proc/$(cat /run/pid)/status; do :; done"])
-        data = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
-    assert len(data["blocked"]) == 1
-    assert after_an_hour(data).verdict is Verdict.FAIL
+        processes = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
+    assert len(processes["blocked"]) == 1
+    assert after_an_hour(processes).verdict is Verdict.FAIL
 
 
-def after_an_hour(data: dict[str, Any]) -> Any:
+def after_an_hour(processes: dict[str, Any]) -> Any:
     """The verdict, had the process been blocked for an hour."""
-    blocked = [{**process, "blocked_s": LONG_S, "age_s": LONG_S} for process in data["blocked"]]
-    return verdict_of("host.d_state", processes={**data, "blocked": blocked}, kernel_log={"lines": []})
+    blocked = [{**process, "blocked_s": LONG_S, "age_s": LONG_S} for process in processes["blocked"]]
+    return verdict_of("host.d_state", processes={**processes, "blocked": blocked}, kernel_log={"lines": []})
 
 
 STACKS = {  # innermost first, as in /proc/PID/stack

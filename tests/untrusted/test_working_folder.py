@@ -54,9 +54,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str) -> str:
+def run(folder: Path, *arguments: str) -> str:
     """The command's output there; it ends as a run does."""
-    ran = subprocess.run([sys.executable, "-I", "-c", MAIN, *words], cwd=folder, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-I", "-c", MAIN, *arguments], cwd=folder, capture_output=True, text=True)
     assert ran.returncode in (0, 1, 10), ran.stdout + ran.stderr
     return ran.stdout + ran.stderr
 
@@ -73,7 +73,7 @@ def run(folder: Path, *words: str) -> str:
         (".", ["check", "replay:recording", *QUIET]),
         (".", ["check", "replay:recording", *QUIET, "--policy", "recording/policy.toml"]),
     ],
-    ids=lambda data: data if isinstance(data, str) else " ".join(data),
+    ids=lambda argument: argument if isinstance(argument, str) else " ".join(argument),
 )
 def test_nothing_that_lies_there_is_run(folder: Path, where: str, words: list[str]) -> None:
     (folder / "recording" / "policy.toml").write_text("[thresholds.shm]\nminimum_gib = 1\n")
@@ -84,15 +84,15 @@ def test_nothing_that_lies_there_is_run(folder: Path, where: str, words: list[st
 
 @pytest.mark.parametrize("words", [["accept", REFUSES], ["return", REFUSES, "127.0.0.1"]], ids=["accept", "return"])
 def test_nor_by_the_runs_that_a_command_starts(folder: Path, words: list[str]) -> None:
-    said = run(folder / "recording", *words)
+    output = run(folder / "recording", *words)
     assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
-    assert "127.0.0.1" in said
+    assert "127.0.0.1" in output
 
 
 def test_nor_by_the_report_of_a_watched_job(folder: Path) -> None:
     program = "from clusterproof.plugins.watch.job import evaluate_recorded as e; from pathlib import Path; "
-    words = [sys.executable, "-I", "-c", f"{program} e(Path('.'), (), None)"]
-    subprocess.run(words, cwd=folder / "recording", check=True, capture_output=True)
+    command = [sys.executable, "-I", "-c", f"{program} e(Path('.'), (), None)"]
+    subprocess.run(command, cwd=folder / "recording", check=True, capture_output=True)
     assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
     assert list((folder / "recording" / "report").iterdir())
 
@@ -103,17 +103,17 @@ def test_nor_by_pip_as_versions_for_slurm_are_installed(folder: Path, has_pip: b
 from clusterproof.integrations.slurm import versions
 versions._has_pip = lambda: {has_pip}
 versions._run(*versions._environment(Path({str(folder / "environment")!r})), "--version")"""
-    words = [sys.executable, "-I", "-c", program]
-    ran = subprocess.run(words, cwd=folder / "recording", capture_output=True, text=True)
+    command = [sys.executable, "-I", "-c", program]
+    ran = subprocess.run(command, cwd=folder / "recording", capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
 
 
 def test_no_other_program_is_started_by_words_that_have_python_look_there_first() -> None:
-    words = re.compile(r"""sys\.executable,\s*['"]-(?!I)\w*['"]""")
+    pattern = re.compile(r"""sys\.executable,\s*['"]-(?!I)\w*['"]""")
     files = [path for path in PACKAGE.rglob("*.py") if path.name != "own_python.py"]
     assert len(files) > 400
-    assert [path.name for path in files if words.search(path.read_text())] == ["versions.py"]  # which runs it in /
+    assert [path.name for path in files if pattern.search(path.read_text())] == ["versions.py"]  # which runs it in /
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
@@ -131,9 +131,9 @@ def test_beside_a_named_check_nothing_is_loaded_that_others_may_have_put_there(f
     own = folder / "recording"
     (own / "test_own.py").write_text("def test_own(node):\n    pass\n")
     own.chmod(0o1777)
-    said = run(own, "check", "replay:.", "test_own.py", "-q")
-    assert f"{own} may be written by others: no conftest.py and no module there is loaded" in said
-    assert "16 passed" in said
+    output = run(own, "check", "replay:.", "test_own.py", "-q")
+    assert f"{own} may be written by others: no conftest.py and no module there is loaded" in output
+    assert "16 passed" in output
     assert not (folder / SPRUNG).exists()
 
 
@@ -149,8 +149,8 @@ def test_a_policy_that_others_may_write_is_ignored_and_that_is_said(folder: Path
     policy.write_text(POLICY if name == "clusterproof.toml" else "[tool.clusterproof.expect]\ngpus = 3\n")
     assert "policy: expects gpus=3" in run(folder, "check", "demo", *QUIET[1:])
     policy.chmod(0o666)
-    said = run(folder, "check", "demo", *QUIET)
-    assert f"{name} is ignored: it may be written by others; --policy {name} reads it all the same" in said
+    output = run(folder, "check", "demo", *QUIET)
+    assert f"{name} is ignored: it may be written by others; --policy {name} reads it all the same" in output
     policy.chmod(0o644)
     assert "ignored" not in run(folder, "check", "demo", *QUIET)
 
@@ -168,16 +168,16 @@ def test_a_policy_of_another_user_is_ignored(folder: Path, is_link: bool) -> Non
     (folder / "of_root.toml").write_text(POLICY)
     policy.symlink_to("of_root.toml") if is_link else policy.write_text(POLICY)
     os.chown(policy, 1234, 0, follow_symlinks=False)
-    said = run(folder, "check", "demo", *QUIET)
-    assert "clusterproof.toml is ignored: it belongs to user 1234" in said
+    output = run(folder, "check", "demo", *QUIET)
+    assert "clusterproof.toml is ignored: it belongs to user 1234" in output
     assert "policy: expects gpus=3" in run(folder, "check", "demo", *QUIET[1:], "--policy", "clusterproof.toml")
 
 
 def test_a_policy_beside_an_inventory_elsewhere_is_not_read_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "clusterproof.toml").write_text("[thresholds.shm]\nminimum_gib = 1\n")
-    said = "site/clusterproof.toml is not read; --policy site/clusterproof.toml does that"
-    assert find_policy(None, tmp_path, "site/cluster.toml").ignored == said
+    message = "site/clusterproof.toml is not read; --policy site/clusterproof.toml does that"
+    assert find_policy(None, tmp_path, "site/cluster.toml").ignored == message
     assert not find_policy(None, tmp_path / "site", "cluster.toml").ignored
     assert not find_policy("site/clusterproof.toml", tmp_path, "site/cluster.toml").ignored
     assert not find_policy(None, tmp_path, "ssh:gpu001").ignored

@@ -122,7 +122,8 @@ def slowed(now: float, share: float) -> list[dict[str, Any]]:
     """The slowdown counters at two moments, between which they ran for that share of the time."""
     fields = (75, 252, 253, 270, 271)
     return [
-        {"at_s": now + at, "counters_ns": {str(one): int(share * at * 1e9) for one in fields}} for at in (0.0, EVERY_S)
+        {"at_s": now + at, "counters_ns": {str(name): int(share * at * 1e9) for name in fields}}
+        for at in (0.0, EVERY_S)
     ]
 
 

@@ -252,4 +252,4 @@ def _shell(node: Node, script: str) -> None:
 
 def said_of(watch: Watched, node: str, fault: OfGpu) -> list[Change]:
     """The reports on that GPU by that rule."""
-    return [one for one in watch.of(fault.rule, node) if one.key.device == f"GPU {fault.gpu}"]
+    return [change for change in watch.of(fault.rule, node) if change.key.device == f"GPU {fault.gpu}"]

@@ -55,9 +55,9 @@ def another_machine(name: str) -> NodeImage:
 
 def set_clocks(watch: Watched, name: str) -> None:
     for offset_s in (3600, 0):
-        said = len(watch.of(CLOCK, name))
+        before = len(watch.of(CLOCK, name))
         set_clock(watch.bed.nodes[name], offset_s)
-        watch.until(lambda said=said: len(watch.of(CLOCK, name)) > said, "that the clock was set")  # type: ignore[misc]
+        watch.until(lambda before=before: len(watch.of(CLOCK, name)) > before, "that the clock was set")  # type: ignore[misc]
 
 
 def nothing(_watch: Watched, _name: str) -> None:
@@ -103,8 +103,8 @@ def xid(watch: Watched, name: str, code: int, bus: int = 0x64) -> None:
 
 def xids(watch: Watched, name: str) -> list[str]:
     """The Xids that were reported, in order."""
-    said = [one for one in watch.of("gpu.no_xid", name) if one.kind.value == OPENED]
-    return [one.key.device.rpartition(" ")[2] for one in said]
+    opened = [change for change in watch.of("gpu.no_xid", name) if change.kind.value == OPENED]
+    return [change.key.device.rpartition(" ")[2] for change in opened]
 
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:

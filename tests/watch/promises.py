@@ -65,15 +65,17 @@ def reports(collector: str, change: Callable[[dict[str, Any]], object], value: M
 
 def of_mount(path: str, **values: Any) -> Act:
     """A file system reports these."""
-    return reports("mounts", lambda data: next(one for one in data["mounts"] if one["path"] == path).update(values))
+    return reports(
+        "mounts", lambda data: next(mount for mount in data["mounts"] if mount["path"] == path).update(values)
+    )
 
 
 def of_fstab(path: str, **values: Any) -> Act:
     """It is no longer mounted."""
 
-    def change(data: dict[str, Any]) -> None:
-        data["mounts"] = [one for one in data["mounts"] if one["path"] != path]
-        next(one for one in data["fstab"] if one["path"] == path).update(values)
+    def change(evidence: dict[str, Any]) -> None:
+        evidence["mounts"] = [mount for mount in evidence["mounts"] if mount["path"] != path]
+        next(mount for mount in evidence["fstab"] if mount["path"] == path).update(values)
 
     return reports("mounts", change)
 
@@ -81,8 +83,8 @@ def of_fstab(path: str, **values: Any) -> Act:
 def blocked(day: Day) -> None:
     """A process remains in a file system's function."""
     wait = {"wait": "cl_sync_io_wait", "stack": [], "blocked_s": 75.0, "age_s": 900.0}
-    one = {"pid": 4242, "name": "python3", "uid": 1000, **wait}
-    day.tick(processes={**value_of("processes"), "blocked": [one], "blocked_alike": 0, "blocked_left_out": 0})
+    process = {"pid": 4242, "name": "python3", "uid": 1000, **wait}
+    day.tick(processes={**value_of("processes"), "blocked": [process], "blocked_alike": 0, "blocked_left_out": 0})
 
 
 def braked(day: Day) -> None:
@@ -100,8 +102,8 @@ SCRATCH = "/opt/dlami/scratch"
 
 def crowded(day: Day) -> None:
     """It has more findings than are reported for a node."""
-    found = {(f"GPU 0, Xid {code}", "gpu.no_xid"): RuleResult(Verdict.FAIL, "") for code in range(MAX_OPEN + 1)}
-    day.said += day.watch.states.events(NODE, frozenset(), found, day.now)
+    results = {(f"GPU 0, Xid {code}", "gpu.no_xid"): RuleResult(Verdict.FAIL, "") for code in range(MAX_OPEN + 1)}
+    day.said += day.watch.states.events(NODE, frozenset(), results, day.now)
     day.tick()
 
 

@@ -62,7 +62,9 @@ class WebServer:
     @property
     def said(self) -> list[tuple[str, str]]:
         """Kind and nodes of each accepted notification, without repetitions, which have the same id."""
-        return list({one["id"]: (one["kind"], one["nodes"]) for one in self.taken}.values())
+        return list(
+            {notification["id"]: (notification["kind"], notification["nodes"]) for notification in self.taken}.values()
+        )
 
 
 @contextmanager
@@ -73,16 +75,16 @@ def web_server() -> Iterator[WebServer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            notification = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status, after = server.status, server.after
             is_over.wait(server.slow_s)
-            (server.taken if status == 200 else server.refused).append(data)
+            (server.taken if status == 200 else server.refused).append(notification)
             self.send_response(status)
             if after:
                 self.send_header("Retry-After", after)
             self.end_headers()
 
-        def log_message(self, *data: object) -> None:
+        def log_message(self, *notification: object) -> None:
             """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
@@ -122,11 +124,11 @@ def until(is_so: Callable[[], object], why: Callable[[], object] = str) -> None:
 class Notified:
     """A notifier with the tests' receiver, and its messages."""
 
-    def __init__(self, words: Sequence[str], folder: Path | None = None, remind_s: float | None = None) -> None:
+    def __init__(self, command: Sequence[str], folder: Path | None = None, remind_s: float | None = None) -> None:
         self.own: list[str] = []
         path = folder / "outbox-1.jsonl" if folder else None
         self.file = OutboxFile(path, Outbox("prod"), self.own.append)
-        self.notifier = Notifier(ReceiverProgram(words), self.file, self.own.append, remind_s)
+        self.notifier = Notifier(ReceiverProgram(command), self.file, self.own.append, remind_s)
 
     def until(self, is_so: Callable[[], object]) -> Notified:
         until(is_so, lambda: (self.notifier.counts, self.own))

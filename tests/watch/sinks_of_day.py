@@ -61,11 +61,11 @@ class OfDay:
 
 def series(text: str) -> dict[str, float]:
     """The series as Prometheus' own parser reads them, by name and labels."""
-    found = {}
+    values = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = {key: value for key, value in sample.labels.items() if key not in ("cluster", "node")}
-            words = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+            written = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
             name = sample.name.removeprefix("clusterproof_watch_")
-            found[f"{name}{{{words}}}" if words else name] = sample.value
-    return found
+            values[f"{name}{{{written}}}" if written else name] = sample.value
+    return values

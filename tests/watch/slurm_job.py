@@ -52,11 +52,11 @@ def steps(bed: SlurmBed) -> list[str]:
     return sorted(bed.output_of("squeue", "-h", "--steps", "-o", "%i %j %N").splitlines())
 
 
-def watching(bed: SlurmBed, out: Path, *words: str, user: int = UBUNTU) -> subprocess.Popen[bytes]:
+def watching(bed: SlurmBed, out: Path, *arguments: str, user: int = UBUNTU) -> subprocess.Popen[bytes]:
     """A watch that samples, and queries its job, every second; and its output."""
     with out.open("wb") as file:
         return bed.controller.start(
-            [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", *words],
+            [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", *arguments],
             user=user,
             env={"HOME": "/tmp"},
             stdout=file,

@@ -15,8 +15,8 @@ def small_disk(under: Path, kib: int = KIB) -> Iterator[tuple[Path, Callable[[],
     """A folder on it, a function that fills it to the last byte, and one that frees it."""
     mount = under / "disk"
     mount.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "testbed", str(mount)]
-    subprocess.run(words, check=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "testbed", str(mount)]
+    subprocess.run(command, check=True)
     filler = mount / "filler"
 
     def fill() -> None:

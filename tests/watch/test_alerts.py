@@ -11,9 +11,9 @@ from bench.alerts import chaos, judged
 
 @pytest.mark.long
 def test_no_alert_is_lost_or_comes_out_of_order_while_all_goes_wrong() -> None:
-    found = chaos(4.0, 11)
-    assert found.pop("alerts")
-    assert found == {"lost": 0, "reordered": 0, "doubled_without_id": 0}
+    counts = chaos(4.0, 11)
+    assert counts.pop("alerts")
+    assert counts == {"lost": 0, "reordered": 0, "doubled_without_id": 0}
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def change(message: str = "remapping failed", kind: ChangeKind = ChangeKind.OPEN
 
 
 def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
-    said = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
-    append_changes(tmp_path / "changes", said, 1.7e9)
-    assert list(read_changes(tmp_path / "changes")) == said
+    changes = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
+    append_changes(tmp_path / "changes", changes, 1.7e9)
+    assert list(read_changes(tmp_path / "changes")) == changes
 
 
 def test_how_many_things_a_change_names_is_a_value_and_no_word_of_a_node_counts(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_of_a_file_from_before_that_was_a_value_the_words_are_counted(tmp_path: 
     path = tmp_path / "changes"
     append_changes(path, [change("hot; expected cool; also slow; expected fast")], 1.7e9)
     path.write_text(path.read_text(encoding="utf-8").replace(', "findings": 1', ""), encoding="utf-8")
-    assert [one.findings for one in read_changes(path)] == [2]
+    assert [kept.findings for kept in read_changes(path)] == [2]
 
 
 @pytest.mark.parametrize("torn", [b'{"time": 1', b"x" * 200_000])
@@ -53,10 +53,10 @@ def test_a_torn_line_is_cut_before_the_next_is_written(tmp_path: Path, torn: byt
     path = tmp_path / "changes"
     append_changes(path, [change("first")], 1.7e9)
     path.write_bytes(path.read_bytes() + torn)
-    assert [one.message for one in read_changes(path)] == ["first"]
+    assert [kept.message for kept in read_changes(path)] == ["first"]
     append_changes(path, [change("second")], 1.7e9)
     assert path.read_bytes().count(b"\n") == 2
-    assert [one.message for one in read_changes(path)] == ["first", "second"]
+    assert [kept.message for kept in read_changes(path)] == ["first", "second"]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_what_is_said_while_the_disk_is_full_is_kept_when_there_is_room(
         assert next(read_changes(folder / CHANGES_FILE)).message == "before"
         free()
         kept.changes([change("after")], 1.7e9, 200.0)
-        said = [one.message.split()[0] for one in read_changes(folder / CHANGES_FILE)]
-        assert said == ["before", *map(str, range(100)), "after"]
+        messages = [entry.message.split()[0] for entry in read_changes(folder / CHANGES_FILE)]
+        assert messages == ["before", *map(str, range(100)), "after"]
     assert own == [
         f"nothing is recorded under {folder}: No space left on device; watching goes on",
         f"recording under {folder} again",
@@ -136,7 +136,7 @@ def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> Non
     day.ticks(6)
     flapped = ["opened", "closed", "opened", "closed", "flapping"]
     assert day.of("watch.silent") == [*flapped, "opened", "closed"]
-    assert [one.message for one in day.said][-1].startswith("no sample for 86400 s")
+    assert [happened.message for happened in day.said][-1].startswith("no sample for 86400 s")
 
 
 def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:

@@ -49,8 +49,11 @@ def test_no_outage_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
             for outage in OUTAGES:
                 name = outage.node
                 assert xids(watch, name) == (["79", "48"] if outage.is_off else ["79", "95", "48"]), name
-                said = {rule: tuple(one.kind.value for one in watch.of(rule, name)) for rule in (SILENT, REBOOT, CLOCK)}
-                assert {rule: kinds for rule, kinds in said.items() if kinds} == dict(outage.said), name
+                kinds_of = {
+                    rule: tuple(change.kind.value for change in watch.of(rule, name))
+                    for rule in (SILENT, REBOOT, CLOCK)
+                }
+                assert {rule: kinds for rule, kinds in kinds_of.items() if kinds} == dict(outage.said), name
         for name in NAMES:
             watch.until(lambda name=name: not samplers(bed.nodes[name]), f"the end of {name}'s samplers")  # type: ignore[misc]
     assert threading.active_count() <= threads
@@ -63,11 +66,11 @@ def test_what_is_logged_while_a_boot_is_visited_and_the_sampler_is_gone_is_said(
     make_quick(monkeypatch)
     has_asked, is_free = threading.Event(), threading.Event()
 
-    def held(*asked: Any) -> dict[str, NodeEvidence]:
-        data = gather(*asked)
+    def held(*arguments: Any) -> dict[str, NodeEvidence]:
+        nodes = gather(*arguments)
         has_asked.set()
         is_free.wait(TIMEOUT_S)
-        return data
+        return nodes
 
     with testbed({"gpu001": healthy_p5("gpu001")}) as bed, watched(bed, monkeypatch) as watch:
         watch.until_sampled("gpu001")
@@ -96,4 +99,6 @@ def each(watch: Watched, code: int, names: Sequence[str]) -> None:
 
 
 def is_over(watch: Watched, name: str, code: str) -> bool:
-    return any(one.kind.value == CLOSED and one.key.device.endswith(code) for one in watch.of("gpu.no_xid", name))
+    return any(
+        change.kind.value == CLOSED and change.key.device.endswith(code) for change in watch.of("gpu.no_xid", name)
+    )

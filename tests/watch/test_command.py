@@ -64,8 +64,8 @@ def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     record = tmp_path / "kept"
-    words = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--record", str(record)]
-    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--record", str(record)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + TIMEOUT_S
     while not list(record.glob(f"*{SUFFIX}")):
         assert process.poll() is None
@@ -95,8 +95,8 @@ def test_a_node_of_which_nothing_came_at_all_is_said_at_the_end_and_proves_nothi
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    words = ["--every", "3600", "--for", "1s", "--connect-timeout", "5"]
-    assert main(["watch", "ssh:nosuchhost.invalid", *words]) == 10
+    options = ["--every", "3600", "--for", "1s", "--connect-timeout", "5"]
+    assert main(["watch", "ssh:nosuchhost.invalid", *options]) == 10
     output = capsys.readouterr().out
     assert "all asked once: 1 node, 0 with a fail, 1 not reached (nosuchhost.invalid)" in output
     assert "nothing is known of 1 node: nosuchhost.invalid" in output
@@ -160,7 +160,7 @@ def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
     day.log("NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', GPU has fallen off the bus.")
     day.silence(60)
     assert [(node, verdict) for node, verdict, _ in worst(day.watch)] == [(NODE, Verdict.FAIL)]
-    assert "(and 1 more)" in next(words for _, _, words in worst(day.watch))
+    assert "(and 1 more)" in next(line for _, _, line in worst(day.watch))
     assert headline(day.watch) == "1 node, 1 with a fail, 1 silent (gpu001)"
     assert next(iter(summary(day.watch, 60.0))).endswith("; said: 1 fail, 1 incomplete")
     screen = ScreenView(day.watch, "day")
@@ -176,8 +176,8 @@ def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
 
 def _below(pid: int) -> list[int]:
     """All descendants of a process."""
-    found: list[int] = []
+    pids: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in map(int, (task / "children").read_text().split()):
-            found += [child, *_below(child)]
-    return found
+            pids += [child, *_below(child)]
+    return pids

@@ -45,10 +45,10 @@ def in_vain(day: Day) -> None:
 
 @pytest.mark.long
 def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
-    asked = evidence(boot={"boot_id": day.boot_id})
+    answer = evidence(boot={"boot_id": day.boot_id})
     day.watch.visiting([NODE], day.now)
     day.hello("boot-2")
-    day.said += day.watch.evidence({NODE: asked}, day.now)
+    day.said += day.watch.evidence({NODE: answer}, day.now)
     assert day.watch.due_visits(day.now + AGAIN_S) == [NODE]
     day.said += day.watch.evidence({NODE: evidence(boot={"boot_id": "boot-2"})}, day.now)
     assert day.watch.due_visits(day.now + 2 * AGAIN_S) == []
@@ -236,19 +236,19 @@ def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(mon
 def test_a_visit_that_could_not_be_made_at_all_is_said_once_in_one_line(
     monkeypatch: pytest.MonkeyPatch, refused: Exception, why: str
 ) -> None:
-    said: list[str] = []
-    assert visits(monkeypatch, said.append, refused, refused, None, None) == [list(NAMES)] * 4
-    assert said == [f"not checked in full: gpu[001-003] ({why}); {AGAIN}"]
+    messages: list[str] = []
+    assert visits(monkeypatch, messages.append, refused, refused, None, None) == [list(NAMES)] * 4
+    assert messages == [f"not checked in full: gpu[001-003] ({why}); {AGAIN}"]
 
 
 @pytest.mark.long
 def test_nodes_that_a_full_check_does_not_reach_are_said_once_and_when_one_does() -> None:
-    said: list[str] = []
-    unchecked = UncheckedNodes(said.append)
+    messages: list[str] = []
+    unchecked = UncheckedNodes(messages.append)
     unchecked.checked(["gpu001"], {"gpu002": "unreachable: throttled", "gpu003": "unreachable: throttled"})
     unchecked.checked([], {"gpu002": "unreachable: refused"})
     unchecked.checked(["gpu001", "gpu003"], {"gpu004": "unreachable: refused", "gpu005": "unreachable: timeout"})
-    assert said == [
+    assert messages == [
         f"not checked in full: gpu[002-003] (unreachable: throttled); {AGAIN}",
         "checked in full again: gpu003",
         f"not checked in full: gpu[004-005] (unreachable: refused, unreachable: timeout); {AGAIN}",
@@ -257,8 +257,8 @@ def test_nodes_that_a_full_check_does_not_reach_are_said_once_and_when_one_does(
 
 @pytest.mark.long
 def test_whom_the_first_full_check_did_not_reach_is_not_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    controller = controller_of_three(monkeypatch, lambda *_: {}, said.append)
+    messages: list[str] = []
+    controller = controller_of_three(monkeypatch, lambda *_: {}, messages.append)
     refused = {name: NodeEvidence(name, unreached=Unreached.REFUSED) for name in NAMES}
     controller._take_first(Visited(refused))
-    assert said == ["all asked once: 3 nodes, 0 with a fail, 3 not reached (gpu[001-003])"]
+    assert messages == ["all asked once: 3 nodes, 0 with a fail, 3 not reached (gpu[001-003])"]

@@ -51,8 +51,8 @@ class Running:
 
 @contextmanager
 def running(bed: Testbed, record: Path, out: Path) -> Iterator[Running]:
-    words = [sys.executable, "-c", MAIN, "watch", "--cluster", f"ssh:{','.join(NAMES)}", "--every", "1"]
-    command = bed.command([*words, "--record", str(record)])
+    arguments = [sys.executable, "-c", MAIN, "watch", "--cluster", f"ssh:{','.join(NAMES)}", "--every", "1"]
+    command = bed.command([*arguments, "--record", str(record)])
     with out.open("wb") as file:
         environment = {**os.environ, "HOME": str(bed.home)}
         process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, env=environment)
@@ -106,8 +106,8 @@ def test_killed_and_begun_again_it_loses_nothing_and_repeats_nothing(bed: Testbe
         assert "Xid 79" not in watch.text
         assert "samples: 2 nodes, 2 with a fail" in watch.text
     until(lambda: nothing_is_left(bed), "the end of the samplers")
-    said = [json.loads(line) for line in (record / CHANGES_FILE).read_text(encoding="utf-8").splitlines()]
-    opened = [(one["node"], one["device"].rpartition(" ")[2]) for one in said if one["kind"] == "opened"]
+    changes = [json.loads(line) for line in (record / CHANGES_FILE).read_text(encoding="utf-8").splitlines()]
+    opened = [(change["node"], change["device"].rpartition(" ")[2]) for change in changes if change["kind"] == "opened"]
     assert opened == [("gpu001", "79"), ("gpu002", "95"), ("gpu002", "48")]
     samples = (record / f"gpu002{SUFFIX}").read_bytes()
     lines = zstandard.ZstdDecompressor().stream_reader(samples, read_across_frames=True).read().splitlines()

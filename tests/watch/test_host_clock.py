@@ -27,7 +27,7 @@ def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.Mo
     controller = Controller(
         Cluster("day", "local", (Target(NODE),)), day.watch, settings, None, lambda _: None, say=own.append
     )
-    left = [Hello("", *one) for one in moments]
+    left = [Hello("", *moment) for moment in moments]
 
     def clocks_now() -> Hello:
         if len(left) == 1:
@@ -57,16 +57,16 @@ def test_the_clock_of_the_watching_host_is_said_to_be_set_and_nothing_else_chang
     day = Day()
     day.ticks(3)
     before = len(day.said)
-    assert watched(day, moments, monkeypatch) == [own_health.SET.format(one) for one in said]
+    assert watched(day, moments, monkeypatch) == [own_health.SET.format(message) for message in said]
     assert len(day.said) == before
 
 
 def test_lines_of_a_node_that_were_overwritten_before_they_were_read_are_said() -> None:
     day = Day()
     day.said += day.watch.update(NODE, LogUpdate(UP_S, (), 1_200), day.now)
-    (said,) = (one for one in day.said if one.key.rule == "watch.log")
-    assert (said.kind.value, said.verdict) == ("happened", Verdict.INCOMPLETE)
-    assert said.message == "1,200 lines of the kernel log were overwritten unread; expected all of them"
+    (lost,) = (happened for happened in day.said if happened.key.rule == "watch.log")
+    assert (lost.kind.value, lost.verdict) == ("happened", Verdict.INCOMPLETE)
+    assert lost.message == "1,200 lines of the kernel log were overwritten unread; expected all of them"
 
 
 def test_a_file_of_changes_that_is_rotated_away_loses_nothing_that_is_said_later(tmp_path: Path) -> None:
@@ -75,6 +75,6 @@ def test_a_file_of_changes_that_is_rotated_away_loses_nothing_that_is_said_later
     recording.changes([change("gpu001")], time.time(), 0.0)
     path.rename(path.with_suffix(".jsonl.1"))
     recording.changes([change("gpu002")], time.time(), 1.0)
-    assert [one.key.node for one in read_changes(path.with_suffix(".jsonl.1"))] == ["gpu001"]
-    assert [one.key.node for one in read_changes(path)] == ["gpu002"]
+    assert [kept.key.node for kept in read_changes(path.with_suffix(".jsonl.1"))] == ["gpu001"]
+    assert [kept.key.node for kept in read_changes(path)] == ["gpu002"]
     recording.close(2.0)

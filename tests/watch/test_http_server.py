@@ -37,7 +37,7 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
-def asked(url: str, accept: str = "text/plain") -> tuple[str, str]:
+def answer_of(url: str, accept: str = "text/plain") -> tuple[str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]
@@ -77,7 +77,7 @@ def test_an_asterisk_is_every_address_of_this_machine_by_ipv6_too_where_it_has_t
     made = Listener(Address.of("*:0"), {"/": who})
     try:
         host = f"[{address}]" if ":" in address else address
-        assert asked(f"http://{host}:{made.url.rpartition(':')[2]}")[0] == address
+        assert answer_of(f"http://{host}:{made.url.rpartition(':')[2]}")[0] == address
     finally:
         made.close()
 
@@ -92,22 +92,22 @@ def test_a_port_that_is_taken_is_one_line_before_any_node_is_asked(capsys: pytes
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["watch", "--cluster", "local", "--for", "1s", "--listen", f":{port}"]) == 4
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     expected = f"127.0.0.1:{port}: Address already in use; expected an address of this machine and a free port"
-    assert said.err == f"clusterproof watch: --listen: {expected}\n"
-    assert said.out == ""
+    assert output.err == f"clusterproof watch: --listen: {expected}\n"
+    assert output.out == ""
 
 
 @pytest.mark.long
 def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets_the_port_go() -> None:
-    words = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--listen", ":0"]
-    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--listen", ":0"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout
-        found = re.search(r"page: \S+, metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
-        assert found
+        address = re.search(r"page: \S+, metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
+        assert address
         deadline = time.monotonic() + TIMEOUT_S
-        while not (read := series(asked(found[1])[0])).get("node_samples_total"):
+        while not (read := series(answer_of(address[1])[0])).get("node_samples_total"):
             assert time.monotonic() < deadline, read
             time.sleep(0.2)
         assert read["up"] == 1
@@ -116,12 +116,12 @@ def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets
         process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
-    with socket.create_server(("127.0.0.1", int(found[2]))):
+    with socket.create_server(("127.0.0.1", int(address[2]))):
         pass
 
 
 def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
-    text, kind = asked(listener.url, "application/openmetrics-text; version=1.0.0")
+    text, kind = answer_of(listener.url, "application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     names = {family.name for family in of_openmetrics(text)}
     assert {"clusterproof_watch_gpu_throttled_seconds", "clusterproof_watch"} <= names
@@ -149,13 +149,13 @@ def trickle(connection: socket.socket) -> None:
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["mute", "slow"])
 def test_whoever_asks_is_answered_however_many_others_keep_it_waiting(listener: Listener, begun: bytes) -> None:
     slow = [socket.create_connection(place_of(listener)) for _ in range(5 * http_server.MAX_CONNECTIONS)]
-    for one in slow:
+    for connection in slow:
         with suppress(OSError):
-            one.sendall(begun)
-    assert "clusterproof_watch_up" in asked(listener.url)[0]
+            connection.sendall(begun)
+    assert "clusterproof_watch_up" in answer_of(listener.url)[0]
     assert all(map(is_given_up, slow[: -http_server.MAX_PER_ADDRESS]))
-    for one in slow:
-        one.close()
+    for connection in slow:
+        connection.close()
 
 
 def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_keep_coming(
@@ -166,7 +166,7 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
         slow.sendall(b"GET /metrics HTTP/1.1\r\n")
         with pytest.raises(ConnectionError):
             trickle(slow)
-    assert "clusterproof_watch_up" in asked(listener.url)[0]
+    assert "clusterproof_watch_up" in answer_of(listener.url)[0]
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
 )
 def test_of_too_many_the_oldest_goes_first_of_those_that_have_not_asked(connections: str, gone: str) -> None:
     made = {word: http_server._Connection(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
-    names = {id(one): word for word, one in made.items()}
-    assert " ".join(names[id(one)] for one in http_server.connections_to_drop(made.values())) == gone
+    names = {id(connection): word for word, connection in made.items()}
+    assert " ".join(names[id(connection)] for connection in http_server.connections_to_drop(made.values())) == gone

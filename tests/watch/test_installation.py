@@ -26,10 +26,10 @@ UNIT = INTEGRATIONS / "systemd" / "clusterproof-watch.service"
 NAME = re.compile(r"\bclusterproof_watch_\w+")
 
 
-def parsed(words: list[str], folder: Path) -> Any:
+def parsed(arguments: list[str], folder: Path) -> Any:
     """How the command parses these arguments, with its file of arguments in the folder."""
     (folder / "watch.args").write_text("slurm:\n--via=nodes\n--notify=slack://…\n--heartbeat=https://hc-ping.com/…\n")
-    return parser().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
+    return parser().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in arguments])
 
 
 @pytest.mark.long
@@ -37,15 +37,15 @@ def test_the_unit_is_what_systemd_reads(tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed: apt-get install systemd")
     (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/clusterproof/bin/clusterproof", "/bin/true"))
-    words = ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNIT.name)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNIT.name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert [line for line in (done.stdout + done.stderr).splitlines() if "clusterproof" in line] == []
 
 
 def test_the_unit_runs_a_command_that_there_is_and_goes_on_in_its_folder(tmp_path: Path) -> None:
     unit = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if re.match(r"\w+=", line))
-    program, command, *words = unit["ExecStart"].split()
-    option = parsed(words, tmp_path)
+    program, command, *arguments = unit["ExecStart"].split()
+    option = parsed(arguments, tmp_path)
     assert (program, command) == ("/opt/clusterproof/bin/clusterproof", "watch")
     assert option.record == f"/var/lib/{unit['StateDirectory']}"
     assert (option.x, option.via, option.heartbeat) == ("slurm:", "nodes", "https://hc-ping.com/…")
@@ -55,18 +55,20 @@ def test_the_unit_runs_a_command_that_there_is_and_goes_on_in_its_folder(tmp_pat
 
 def test_the_deployment_runs_a_command_that_there_is_with_the_rights_of_a_run(tmp_path: Path) -> None:
     every = list(yaml.safe_load_all((INTEGRATIONS / "kubernetes" / "watch.yaml").read_text()))
-    (deployment,) = (one["spec"] for one in every if one["kind"] == "Deployment")
+    (deployment,) = (entry["spec"] for entry in every if entry["kind"] == "Deployment")
     (container,) = deployment["template"]["spec"]["containers"]
-    program, command, *words = container["command"]
-    option = parsed(words, tmp_path)
+    program, command, *arguments = container["command"]
+    option = parsed(arguments, tmp_path)
     assert (program, command) == ("clusterproof", "watch")
     assert Address.of(option.listen).port == container["ports"][0]["containerPort"]
-    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
-    volumes = {one["name"]: one for one in deployment["template"]["spec"]["volumes"]}
-    assert volumes[mounts["/data"]]["persistentVolumeClaim"]["claimName"] in {one["metadata"]["name"] for one in every}
+    mounts = {entry["mountPath"]: entry["name"] for entry in container["volumeMounts"]}
+    volumes = {entry["name"]: entry for entry in deployment["template"]["spec"]["volumes"]}
+    assert volumes[mounts["/data"]]["persistentVolumeClaim"]["claimName"] in {
+        entry["metadata"]["name"] for entry in every
+    }
     assert option.record.startswith("/data/")
     assert deployment["strategy"] == {"type": "Recreate"}
-    bound = {one["roleRef"]["name"] for one in every if one["kind"].endswith("RoleBinding")}
+    bound = {entry["roleRef"]["name"] for entry in every if entry["kind"].endswith("RoleBinding")}
     assert bound == {"clusterproof"}
 
 
@@ -91,11 +93,11 @@ def served() -> dict[str, set[str]]:
         texts = [scraped(url)]
         watched.take(tick(130.0, late=10.0))
         texts.append(scraped(url))
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for family in (family for text in texts for family in text_string_to_metric_families(text)):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return labels
 
 
 def expressions() -> Iterator[str]:
@@ -104,7 +106,7 @@ def expressions() -> Iterator[str]:
     yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
     dashboard = json.loads((INTEGRATIONS / "grafana" / "watch.json").read_text())
     yield from (target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
-    yield from (one["definition"] for one in dashboard["templating"]["list"] if "definition" in one)
+    yield from (variable["definition"] for variable in dashboard["templating"]["list"] if "definition" in variable)
 
 
 @pytest.mark.parametrize("expression", list(expressions()))

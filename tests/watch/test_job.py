@@ -37,22 +37,22 @@ def test_the_script_watches_its_job_and_leaves_what_it_was_like(bed: SlurmBed) -
     (first / "steps").write_text(STEPS)
     executable = Path(sys.executable).with_name("clusterproof")
     bed.run("sh", "-c", f"cp {SCRIPT} /tmp/watched.sbatch")
-    words = ["sbatch", "--parsable", "--chdir=/tmp", f"--export=ALL,CLUSTERPROOF={executable}"]
-    number = bed.output_of(*words, "/tmp/watched.sbatch", "sh", "-c", TRAINING).strip()
-    said = first / f"watch-{number}.log"
-    until(said.exists, lambda: bed.log("gpu001"))
-    until(lambda: sum("clusterproof-watch" in one for one in steps(bed)) == len(NAMES), said.read_text)
+    command = ["sbatch", "--parsable", "--chdir=/tmp", f"--export=ALL,CLUSTERPROOF={executable}"]
+    number = bed.output_of(*command, "/tmp/watched.sbatch", "sh", "-c", TRAINING).strip()
+    output = first / f"watch-{number}.log"
+    until(output.exists, lambda: bed.log("gpu001"))
+    until(lambda: sum("clusterproof-watch" in entry for entry in steps(bed)) == len(NAMES), output.read_text)
     log(bed.node("gpu002"), XID_79)
-    until(lambda: "FAIL        gpu002 GPU" in said.read_text() and "Xid 79" in said.read_text(), said.read_text)
+    until(lambda: "FAIL        gpu002 GPU" in output.read_text() and "Xid 79" in output.read_text(), output.read_text)
     for name in NAMES:
         (bed.node(name).root / "tmp" / "trained").touch()
-    until(lambda: not bed.output_of("squeue", "-h"), said.read_text)
-    text = said.read_text()
+    until(lambda: not bed.output_of("squeue", "-h"), output.read_text)
+    text = output.read_text()
     assert "samples: 2 nodes, 1 with a fail" in text
     assert "[watch.silent]" not in text
     report = first / f"watch-{number}" / "report"
     assert (report / "report.html").stat().st_size > 10_000
-    verdicts = {(one.node, one.check): one.verdict.value for one in read_results(report / "results.jsonl")}
+    verdicts = {(entry.node, entry.check): entry.verdict.value for entry in read_results(report / "results.jsonl")}
     assert verdicts["gpu002", "gpu.no_xid"] == "fail"
     assert verdicts["gpu001", "gpu.no_xid"] == "pass"
     assert "concern" in {verdict for (_, check), verdict in verdicts.items() if check == "run.data_wait"}

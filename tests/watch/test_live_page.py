@@ -91,7 +91,7 @@ def test_while_a_page_is_made_the_one_before_is_answered_and_nobody_waits(served
 def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
     served.day.tick()
     served.day.silence(60)
-    (result,) = [one for one in served.page.results() if one.check == SILENT]
+    (result,) = [verdict for verdict in served.page.results() if verdict.check == SILENT]
     assert (result.node, result.verdict) == (NODE, Verdict.INCOMPLETE)
     assert result.message.startswith("no sample for 60 s")
 
@@ -104,9 +104,9 @@ def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
 )
 def test_what_a_full_check_cannot_evaluate_is_not_over_on_it(served: Served, visit: NodeEvidence) -> None:
     served.day.log(XID_79)
-    (before,) = [one for one in served.page.results() if one.check == "gpu.no_xid"]
+    (before,) = [result for result in served.page.results() if result.check == "gpu.no_xid"]
     served.day.said += served.day.watch.evidence({NODE: visit}, served.day.now)
-    (after,) = [one for one in served.page.results() if one.check == "gpu.no_xid"]
+    (after,) = [result for result in served.page.results() if result.check == "gpu.no_xid"]
     assert (after.verdict, after.action) == (Verdict.FAIL, before.action)
     assert "Xid 79 (GPU has fallen off the bus)" in after.message
     assert b"Xid 79" in answered(served.listener.url)[2]
@@ -119,20 +119,20 @@ def test_what_else_a_check_finds_hides_nothing_that_is_open_and_repeats_nothing(
 ) -> None:
     served.day.log(XID_79)
     served.day.visit(kernel_log={"lines": [[100.0, line] for line in (XID_48, *again)], "truncated": True})
-    (said,) = [one for one in served.page.results() if one.check == "gpu.no_xid"]
-    assert {finding.verdict for finding in said.findings} == {Verdict.FAIL, Verdict.INCOMPLETE}
-    assert [said.message.count(xid) for xid in ("Xid 48 (Double", "Xid 79 (GPU has")] == [1, 1]
+    (shown,) = [result for result in served.page.results() if result.check == "gpu.no_xid"]
+    assert {finding.verdict for finding in shown.findings} == {Verdict.FAIL, Verdict.INCOMPLETE}
+    assert [shown.message.count(xid) for xid in ("Xid 48 (Double", "Xid 79 (GPU has")] == [1, 1]
 
 
 @pytest.mark.long
 def test_a_check_that_finds_one_device_and_could_not_look_at_all_hides_no_other_that_is_open(served: Served) -> None:
     ecc = "gpu.no_uncorrected_ecc"
     served.day.tick({5: {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}})
-    (before,) = [one for one in served.page.results() if one.check == ecc and one.devices == ("GPU 5",)]
-    found = (Finding(Verdict.FAIL, "2 in SRAM; expected 0", ("GPU 1",)), Finding(Verdict.INCOMPLETE, "not read"))
-    served.page.update(NODE, [with_findings(before, found)], [("GPU 1", ecc)])
-    (said,) = [one for one in served.page.results() if one.check == ecc]
-    assert [finding.line for finding in said.findings] == [
+    (before,) = [result for result in served.page.results() if result.check == ecc and result.devices == ("GPU 5",)]
+    findings = (Finding(Verdict.FAIL, "2 in SRAM; expected 0", ("GPU 1",)), Finding(Verdict.INCOMPLETE, "not read"))
+    served.page.update(NODE, [with_findings(before, findings)], [("GPU 1", ecc)])
+    (shown,) = [result for result in served.page.results() if result.check == ecc]
+    assert [finding.line for finding in shown.findings] == [
         f"GPU 5: {before.findings[0].message}",
         "GPU 1: 2 in SRAM; expected 0",
         "not read",
@@ -141,9 +141,9 @@ def test_a_check_that_finds_one_device_and_could_not_look_at_all_hides_no_other_
 
 @pytest.mark.long
 def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -> None:
-    before = {one.check: one.verdict for one in served.page.results()}
+    before = {result.check: result.verdict for result in served.page.results()}
     served.day.log(XID_79)
-    after = {one.check: one.verdict for one in served.page.results()}
+    after = {result.check: result.verdict for result in served.page.results()}
     assert after == {**before, "gpu.no_xid": Verdict.FAIL, **{name: after[name] for name in after.keys() - before}}
 
 
@@ -160,9 +160,9 @@ def test_a_watch_that_completes_no_tick_is_not_live(served: Served, monkeypatch:
 @pytest.mark.long
 def test_a_throttle_that_is_over_is_over_on_the_page(served: Served) -> None:
     served.day.tick({3: {"clocks_event_reasons": BRAKE, "slowdown": slowed(served.day.now, 0.5)}})
-    assert [one.verdict for one in served.page.results() if one.check == "gpu.no_throttle"] != [Verdict.PASS]
+    assert [result.verdict for result in served.page.results() if result.check == "gpu.no_throttle"] != [Verdict.PASS]
     served.day.tick({3: {"clocks_event_reasons": NOTHING, "slowdown": None}})
-    assert [one.verdict for one in served.page.results() if one.check == "gpu.no_throttle"] == [Verdict.PASS]
+    assert [result.verdict for result in served.page.results() if result.check == "gpu.no_throttle"] == [Verdict.PASS]
 
 
 @pytest.mark.parametrize(

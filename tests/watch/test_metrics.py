@@ -121,16 +121,16 @@ def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None
     watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, 0.0)
     seen = Sinks("day", watch, print).snapshot()
     (nodes,) = (family for family in families(seen) if family.name == "clusterproof_watch_nodes")
-    assert {one.labels["finding"]: one.value for one in nodes.samples}["incomplete"] == 1
+    assert {sample.labels["finding"]: sample.value for sample in nodes.samples}["incomplete"] == 1
 
 
 def test_a_node_that_sends_ever_new_words_adds_no_series(watched: OfDay) -> None:
     watched.take(tick(100.0))
     before = set(watched.read)
     for at in range(50):
-        words = f'x{at}"}}\n# TYPE up counter'
-        named = tick(110.0 + at, gpus=(SampledGpu(words, 1.0, 1.0), SampledGpu(words, 1.0, 1.0)))
-        watched.take(replace(named, late={words: (5.0, words)}))
+        text = f'x{at}"}}\n# TYPE up counter'
+        named = tick(110.0 + at, gpus=(SampledGpu(text, 1.0, 1.0), SampledGpu(text, 1.0, 1.0)))
+        watched.take(replace(named, late={text: (5.0, text)}))
     assert set(watched.read) == before
 
 

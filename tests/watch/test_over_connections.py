@@ -81,18 +81,18 @@ def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_show
         with broken(node.root, FILE_FAULTS), done_on(node, NODE_FAULTS):
             healthy = answers(node)
             answer(node, healthy, *VISITED_GPU_FAULTS)
-            for rule, words in rules.items():
-                assert words in watch.until_said(rule).message
+            for rule, message in rules.items():
+                assert message in watch.until_said(rule).message
         answer(node, healthy)
         for rule in rules:
             watch.until_said(rule, ChangeKind.CLOSED)
             # This node's /fsx is on the root that is filled: a visit between the two sees it later.
-            said = [
+            changes = [
                 change
                 for change in watch.of(rule)
                 if (change.kind, "/fsx" in change.message) != (ChangeKind.WORSE, True)
             ]
-            assert [change.kind for change in said] == [ChangeKind.OPENED, ChangeKind.CLOSED], rule
+            assert [change.kind for change in changes] == [ChangeKind.OPENED, ChangeKind.CLOSED], rule
 
 
 XID_48 = "NVRM: Xid (PCI:0000:53:00): 48, pid='<unknown>', name=<unknown>, DBE (double bit error) in DRAM"
@@ -115,7 +115,7 @@ def test_what_happens_on_nodes_of_a_job_is_said_and_the_end_leaves_no_step(bed: 
     with job(bed, user=0) as number:
         before = steps(bed)
         process = watching(bed, out, "--cluster", f"slurm:job:{number}", "--listen", ":9188", user=0)
-        until(lambda: sum("clusterproof-watch" in one for one in steps(bed)) == len(NAMES), out.read_text)
+        until(lambda: sum("clusterproof-watch" in step for step in steps(bed)) == len(NAMES), out.read_text)
         log(bed.node("gpu002"), XID_48)
         until(lambda: "FAIL        gpu002 GPU" in out.read_text() and "Xid 48" in out.read_text(), out.read_text)
         until(lambda: {f'gpu="{gpu}",node="{name}"' for gpu in range(8) for name in NAMES} <= watts(bed), out.read_text)

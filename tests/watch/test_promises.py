@@ -109,8 +109,8 @@ def test_the_catalogue_has_every_number() -> None:
 def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
     site = Catalog({"watch.opens_ticks": 1, "watch.closes_ticks": 2, "watch.flaps_times": 1})
     states = States(Timing.of(site))
-    said = [states.tick("gpu001", RULES, HOLDS if look == "x" else {}, 10.0 * at) for at, look in enumerate("x..x")]
-    assert [[change.kind for change in changes] for changes in said] == [
+    ticks = [states.tick("gpu001", RULES, HOLDS if look == "x" else {}, 10.0 * at) for at, look in enumerate("x..x")]
+    assert [[change.kind for change in changes] for changes in ticks] == [
         [ChangeKind.OPENED],
         [],
         [ChangeKind.CLOSED],
@@ -121,8 +121,8 @@ def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
 @pytest.mark.parametrize(("verdict", "tick"), [(Verdict.FAIL, 1), (Verdict.CONCERN, 2)])
 def test_a_fail_may_be_said_sooner_than_a_concern(verdict: Verdict, tick: int) -> None:
     states, holds = States(TIMING), {key: RuleResult(verdict, "slowed down") for key in HOLDS}
-    said = [states.tick("gpu001", RULES, holds, 10.0 * at, TIMING.slowdown_opens_ticks) for at in range(3)]
-    assert [bool(changes) for changes in said] == [at == tick for at in range(3)]
+    ticks = [states.tick("gpu001", RULES, holds, 10.0 * at, TIMING.slowdown_opens_ticks) for at in range(3)]
+    assert [bool(changes) for changes in ticks] == [at == tick for at in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ class Kept:
     @property
     def lines(self) -> list[Any]:
         self.recording.close(self.now)
-        data = zstandard.ZstdDecompressor().stream_reader(self.path.read_bytes(), read_across_frames=True).read()
-        return [json.loads(line) for line in data.splitlines()]
+        text = zstandard.ZstdDecompressor().stream_reader(self.path.read_bytes(), read_across_frames=True).read()
+        return [json.loads(line) for line in text.splitlines()]
 
     @property
     def kinds(self) -> list[str]:
@@ -84,7 +84,7 @@ def test_gpus_that_do_not_answer_are_gaps_in_the_values(kept: Kept) -> None:
     kept.take(tick(130.0))
     assert kept.kinds == ["header"] + ["sample"] * 4
     assert set(kept.lines[3][1:29]) == {None}
-    assert {one.metric for one in read_samples(RunFile(kept.path)) if isinstance(one, Sample)} >= {GPU, MEMORY}
+    assert {entry.metric for entry in read_samples(RunFile(kept.path)) if isinstance(entry, Sample)} >= {GPU, MEMORY}
 
 
 def test_lines_of_the_kernel_log_are_events(kept: Kept) -> None:

@@ -94,15 +94,15 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     line = SamplerSession(Target("gpu001"), session, SamplerOptions(10.0), lambda: None, events)
     line.start()
     seen: list[object] = []
-    while sum(isinstance(one, SessionEnded) for one in seen) < 2:
+    while sum(isinstance(update, SessionEnded) for update in seen) < 2:
         event = events.get(timeout=TIMEOUT_S)
         assert event is not None
         seen.append(event.what)
     line.end()
     assert line.join(TIMEOUT_S)
-    ended = [one.why for one in seen if isinstance(one, SessionEnded)]
+    ended = [update.why for update in seen if isinstance(update, SessionEnded)]
     assert ended[0].startswith(words)
-    assert any(isinstance(one, Hello) for one in seen)
+    assert any(isinstance(update, Hello) for update in seen)
 
 
 @pytest.mark.long
@@ -124,4 +124,4 @@ def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.Monkey
         taken.append(events.get(timeout=TIMEOUT_S))
     line.end()
     assert line.join(TIMEOUT_S)
-    assert sum(bool(one and isinstance(one.what, Hello)) for one in taken) == 10
+    assert sum(bool(event and isinstance(event.what, Hello)) for event in taken) == 10

@@ -133,7 +133,7 @@ def test_a_first_visit_and_a_log_in_that_take_longer_than_a_silence_are_none(mon
 
 
 def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     has_said = threading.Event()
     day = Day()
 
@@ -142,22 +142,22 @@ def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.M
         controller.stop()
         return {NODE: evidence()}
 
-    def say(words: str) -> None:
-        said.append(words)
+    def say(message: str) -> None:
+        messages.append(message)
         has_said.set()
 
     monkeypatch.setattr(module, "LINE_S", 0.01)
     monkeypatch.setattr(visits, "gather", answered_late)
     controller = Controller(day.watch.evaluator.cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
     controller.run()
-    assert said[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"
+    assert messages[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"
 
 
 @pytest.mark.long
 def test_the_first_answers_are_said_with_whom_nobody_reached() -> None:
     assert first_answers(Day().watch, []) == "all asked once: 1 node, 0 with a fail"
-    words = "all asked once: 1 node, 0 with a fail, 2 not reached (gpu[001-002])"
-    assert first_answers(Day().watch, ["gpu001", "gpu002"]) == words
+    message = "all asked once: 1 node, 0 with a fail, 2 not reached (gpu[001-002])"
+    assert first_answers(Day().watch, ["gpu001", "gpu002"]) == message
 
 
 def test_a_node_that_waits_for_its_turn_to_be_connected_to_is_not_silent() -> None:
@@ -250,7 +250,7 @@ def test_a_sample_that_waits_wakes_nobody_and_comes_before_what_does() -> None:
     assert events._wakes.empty()
     events.put(SessionEvent(NODE, SessionEnded("it broke"), 21.0))
     events.wait(TIMEOUT_S)
-    assert [one.at for one in (events.get(), events.get()) if isinstance(one, SessionEvent)] == [20.0, 21.0]
+    assert [sample.at for sample in (events.get(), events.get()) if isinstance(sample, SessionEvent)] == [20.0, 21.0]
 
 
 FILES = (threading.__file__, module.__file__)

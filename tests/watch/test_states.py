@@ -21,13 +21,13 @@ HOLDS: RuleResults = {(DEVICE, RULE): SLOW}
 
 def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0) -> list[tuple[int, str]]:
     """Which tick reports what; `x` is a tick with the finding, `X` one where it fails, `2` one with two findings."""
-    said = []
+    changed = []
     for number, look in enumerate(looks):
-        found = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}, "2": {(DEVICE, RULE): TWO}}.get(look, {})
+        results = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}, "2": {(DEVICE, RULE): TWO}}.get(look, {})
         now = began + every_s * number
-        changes = [*states.tick("gpu001", RULES, found, now), *states.settle(now)]
-        said += [(number, change.kind.value) for change in changes]
-    return said
+        changes = [*states.tick("gpu001", RULES, results, now), *states.settle(now)]
+        changed += [(number, change.kind.value) for change in changes]
+    return changed
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_a_state_opens_after_three_of_five_ticks_and_closes_after_six_without(
 
 def test_what_opens_a_third_time_within_an_hour_flaps_and_is_said_no_more_until_it_settles() -> None:
     states, once = States(), "xxx......"
-    said = [kind for _, kind in ticks(states, once * 40)]
-    assert said == ["opened", "closed", "opened", "closed", "flapping"]
+    kinds = [kind for _, kind in ticks(states, once * 40)]
+    assert kinds == ["opened", "closed", "opened", "closed", "flapping"]
     assert [kind for _, kind in ticks(states, once, began=20_000.0)] == ["closed", "opened", "closed"]
 
 
@@ -90,8 +90,8 @@ def test_what_flapped_and_is_settled_is_forgotten_or_may_flap_again() -> None:
 def resumed(last_s: float) -> States:
     """What the next watch knows of flapping, whose last change was reported then; it starts at 0."""
     states, key = States(), Key("gpu001", DEVICE, RULE)
-    said = ((ChangeKind.FLAPPING, last_s - 9_000.0), (ChangeKind.WORSE, last_s))
-    states.resume([Change(kind, key, Verdict.CONCERN, "slow", at) for kind, at in said], 0.0)
+    kinds = ((ChangeKind.FLAPPING, last_s - 9_000.0), (ChangeKind.WORSE, last_s))
+    states.resume([Change(kind, key, Verdict.CONCERN, "slow", at) for kind, at in kinds], 0.0)
     return states
 
 
@@ -123,17 +123,17 @@ def test_what_flapped_and_was_not_evaluated_since_the_watch_began_again_is_neith
 
 def test_an_event_is_said_at_once_and_once_and_closes_at_once() -> None:
     states, rules = States(), frozenset({"gpu.no_xid"})
-    found: RuleResults = {("GPU 1, Xid 79", "gpu.no_xid"): WORSE}
-    said = [states.events("gpu001", rules, found, float(at)) for at in range(100)]
-    assert [len(changes) for changes in said] == [1] + [0] * 99
+    results: RuleResults = {("GPU 1, Xid 79", "gpu.no_xid"): WORSE}
+    changed = [states.events("gpu001", rules, results, float(at)) for at in range(100)]
+    assert [len(changes) for changes in changed] == [1] + [0] * 99
     assert [change.kind for change in states.events("gpu001", rules, {}, 100.0)] == [ChangeKind.CLOSED]
     assert states.open == {}
 
 
 def test_each_device_and_rule_has_a_state_of_its_own_and_other_rules_are_left_alone() -> None:
     states = States()
-    found: RuleResults = {("GPU 1", "a"): WORSE, ("GPU 2", "a"): WORSE, ("", "b"): SLOW}
-    assert len(states.events("gpu001", frozenset("ab"), found, 0.0)) == 3
+    results: RuleResults = {("GPU 1", "a"): WORSE, ("GPU 2", "a"): WORSE, ("", "b"): SLOW}
+    assert len(states.events("gpu001", frozenset("ab"), results, 0.0)) == 3
     assert states.events("gpu001", frozenset("a"), {("GPU 2", "a"): WORSE}, 1.0)[0].key.device == "GPU 1"
     assert {(key.device, key.rule) for key in states.open} == {("GPU 2", "a"), ("", "b")}
     assert states.events("gpu002", frozenset("ab"), {}, 2.0) == []
@@ -151,16 +151,16 @@ def test_a_concern_that_becomes_a_fail_is_said_again_and_once() -> None:
 def test_a_node_with_ever_new_findings_takes_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN", 10)
     states = States()
-    said = sum(len(states.events("gpu001", RULES, {(f"GPU {at}", RULE): WORSE}, float(at))) for at in range(1000))
-    assert said < 1000 * 2
+    count = sum(len(states.events("gpu001", RULES, {(f"GPU {at}", RULE): WORSE}, float(at))) for at in range(1000))
+    assert count < 1000 * 2
     assert len(states._of["gpu001"]) <= 10
 
 
 def test_that_a_node_has_more_findings_than_are_said_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN", 2)
     states = States()
-    found = {(f"GPU {at}", RULE): WORSE for at in range(3)}
-    assert len(states.events("gpu001", RULES, found, 0.0)) == 2
+    results = {(f"GPU {at}", RULE): WORSE for at in range(3)}
+    assert len(states.events("gpu001", RULES, results, 0.0)) == 2
     (more,) = states.settle(0.0)
     assert (more.key, more.verdict, more.kind) == (Key("gpu001", "", TOO_MANY), Verdict.INCOMPLETE, ChangeKind.OPENED)
     assert states.settle(1.0) == []
@@ -169,7 +169,7 @@ def test_that_a_node_has_more_findings_than_are_said_is_said(monkeypatch: pytest
     assert again.settle(20.0) == []
     for later in (states, again):
         later.events("gpu001", RULES, {}, 10_000.0)
-        assert [(one.key.rule, one.kind) for one in later.settle(10_000.0)] == [(TOO_MANY, ChangeKind.CLOSED)]
+        assert [(change.key.rule, change.kind) for change in later.settle(10_000.0)] == [(TOO_MANY, ChangeKind.CLOSED)]
         assert later.settle(10_001.0) == []
 
 

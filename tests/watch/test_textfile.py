@@ -59,7 +59,7 @@ def test_the_end_leaves_that_it_is_over_and_no_value_of_a_node(tmp_path: Path) -
     path = tmp_path / "watch.prom"
     kept(path).close()
     assert series(path.read_text()) == {"up": 0}
-    assert [one.name for one in tmp_path.iterdir()] == ["watch.prom"]
+    assert [file.name for file in tmp_path.iterdir()] == ["watch.prom"]
     assert not any(thread.name == "watch-textfile" for thread in threading.enumerate())
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_written_is_one_line(path: str, said: str, capsys: pytest
 @pytest.mark.parametrize(
     "line",
     ["node_zfs_arc 7", 'clusterproof_check_verdict{node="gpu001"} 1', "one" * MAX_HEAD],
-    ids=lambda one: one[:20],
+    ids=lambda case: case[:20],
 )
 def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path, line: str) -> None:
     path = tmp_path / "node.prom"
@@ -128,7 +128,7 @@ def test_a_folder_of_that_name_is_refused_and_nothing_is_left_beside_it(tmp_path
     (tmp_path / "watch.prom").mkdir()
     with pytest.raises(NoTextfile, match="Is a directory"):
         kept(tmp_path / "watch.prom")
-    assert [one.name for one in tmp_path.iterdir()] == ["watch.prom"]
+    assert [path.name for path in tmp_path.iterdir()] == ["watch.prom"]
 
 
 def test_a_path_with_braces_is_said_as_it_is(tmp_path: Path) -> None:

@@ -50,10 +50,10 @@ def test_the_columns_are_those_of_the_programs_that_sample() -> None:
 def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
     stream = UpdateStream(NONCE)
     data = b"Welcome!\r\n" + f"{NONCE}:begin.\n".encode() + line(HELLO) + b"noise\n" + line(TICK)
-    found = [one for at in range(len(data)) for one in stream.updates(data[at : at + 1])]
-    assert [type(one) for one in found] == [Hello, Tick]
+    updates_read = [update for at in range(len(data)) for update in stream.updates(data[at : at + 1])]
+    assert [type(update) for update in updates_read] == [Hello, Tick]
     assert stream.noise == "noise"
-    tick = found[1]
+    tick = updates_read[1]
     assert isinstance(tick, Tick)
     assert (len(tick.gpu[0]), len(tick.host)) == (14, 15)
     assert tick.host[-2:] == (None, None)  # Lustre reported nothing
@@ -63,34 +63,34 @@ def test_a_line_that_comes_twice_is_taken_once_and_one_that_is_lost_is_reported(
     stream = UpdateStream(NONCE)
     ticks = [line({**TICK, "n": number, "now": 1.7e9 + number}) for number in range(5)]
     assert len(list(stream.updates(b"".join(ticks[:3])))) == 3
-    again = [one.now - 1.7e9 for one in stream.updates(b"".join(ticks[1:4])) if isinstance(one, Tick)]
+    again = [update.now - 1.7e9 for update in stream.updates(b"".join(ticks[1:4])) if isinstance(update, Tick)]
     assert again == [3.0]
     with pytest.raises(LinesLost, match="lines of its sampler were lost: 1; expected every one"):
         list(stream.updates(line({**TICK, "n": 5})))
 
 
 def test_lines_of_the_log_are_bounded_and_printable() -> None:
-    (found,) = updates(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
-    assert isinstance(found, LogUpdate)
-    assert len(found.lines[0].text) < 1100
-    assert "\x1b" not in found.lines[0].text
+    (update,) = updates(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
+    assert isinstance(update, LogUpdate)
+    assert len(update.lines[0].text) < 1100
+    assert "\x1b" not in update.lines[0].text
 
 
 def test_what_ranks_do_comes_with_a_tick() -> None:
-    (found,) = updates(line({**TICK, "ranks": [[3, 4, "gpu001:29500", "S", "futex_do_wait", 1.5]]}))
-    assert isinstance(found, Tick)
-    assert found.ranks == (RankLook(3, 4, "gpu001:29500", "S", "futex_do_wait", 1.5),)
+    (update,) = updates(line({**TICK, "ranks": [[3, 4, "gpu001:29500", "S", "futex_do_wait", 1.5]]}))
+    assert isinstance(update, Tick)
+    assert update.ranks == (RankLook(3, 4, "gpu001:29500", "S", "futex_do_wait", 1.5),)
 
 
 def test_how_many_lines_were_overwritten_comes_with_or_without_others() -> None:
-    found = updates(line({"up": 2.0, "log": [], "lost": 7}), line({"up": 2.0, "log": []}))
-    assert [one.lost for one in found if isinstance(one, LogUpdate)] == [7, 0]
+    read = updates(line({"up": 2.0, "log": [], "lost": 7}), line({"up": 2.0, "log": []}))
+    assert [update.lost for update in read if isinstance(update, LogUpdate)] == [7, 0]
 
 
 def test_an_error_of_the_log_comes_with_its_level() -> None:
-    (found,) = updates(line({"up": 2.0, "log": [[7, 3.5, "mlx5_core", 0], [8, 3.5, "mlx5_core", 2, 3]]}))
-    assert isinstance(found, LogUpdate)
-    assert [(one.left_out, one.level) for one in found.lines] == [(0, 7), (2, 3)]
+    (update,) = updates(line({"up": 2.0, "log": [[7, 3.5, "mlx5_core", 0], [8, 3.5, "mlx5_core", 2, 3]]}))
+    assert isinstance(update, LogUpdate)
+    assert [(line_read.left_out, line_read.level) for line_read in update.lines] == [(0, 7), (2, 3)]
 
 
 @pytest.mark.parametrize(

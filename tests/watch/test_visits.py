@@ -37,14 +37,14 @@ def alive(*kinds: type) -> Mapping[str, int]:
     """The number of live objects of each kind."""
     gc.collect()
     types = Counter(map(type, gc.get_objects()))
-    return {kind.__name__: sum(types[one] for one in types if issubclass(one, kind)) for kind in kinds}
+    return {kind.__name__: sum(types[event] for event in types if issubclass(event, kind)) for kind in kinds}
 
 
 def visited(day: Day, **collectors: Collected) -> None:
     """All gathered evidence arrives, with these values for the named collectors."""
-    data = evidence()
-    data = replace(data, collectors={**data.collectors, **collectors})
-    day.said += day.watch.evidence({NODE: data}, day.now)
+    visit = evidence()
+    visit = replace(visit, collectors={**visit.collectors, **collectors})
+    day.said += day.watch.evidence({NODE: visit}, day.now)
 
 
 @pytest.mark.long
@@ -75,7 +75,7 @@ def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None
     read = {**data, "lines": [*data["lines"], line], "cursor": [data["cursor"][0], 5_000, line[0]]}
     visited(day, kernel_log=Collected(Status.READ, read))
     kept: Any = day.watch.evaluator._nodes[NODE].evidence.collectors["kernel_log"].value
-    assert [words for _, words, *_ in kept["lines"]].count(XID_79) == 1
+    assert [text for _, text, *_ in kept["lines"]].count(XID_79) == 1
 
 
 @pytest.mark.long
@@ -127,10 +127,10 @@ def test_errors_of_other_gpus_are_over_while_one_is_lost(day: Day) -> None:
 def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own_words(day: Day) -> None:
     day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
     day.tick({5: {"nvlink_errors": {"replay": {"0": 12}}}, 6: {"nvlink_errors": {"replay": {"7": 3}}}})
-    said = {one.key.device: one.message for one in day.said if one.key.rule == "gpu.nvlink_errors"}
-    assert said.keys() == {"GPU 5", "GPU 6"}
-    assert "NVLink 0: 12 replay" in said["GPU 5"]
-    assert "NVLink 7: 3 replay" in said["GPU 6"]
+    messages = {change.key.device: change.message for change in day.said if change.key.rule == "gpu.nvlink_errors"}
+    assert messages.keys() == {"GPU 5", "GPU 6"}
+    assert "NVLink 0: 12 replay" in messages["GPU 5"]
+    assert "NVLink 7: 3 replay" in messages["GPU 6"]
 
 
 @pytest.mark.long
@@ -197,6 +197,6 @@ def test_a_visit_that_reached_no_node_leaves_what_is_known_of_others_as_it_is() 
     before = dict(evaluator._nodes)
     alone, among = evaluator_of("gpu001"), Evaluator(evaluator.cluster, NO_POLICY)
     refused = {"gpu001": NodeEvidence("gpu001", unreached=Unreached.THROTTLED)}
-    said = evaluator.evaluate_all(refused)
+    results = evaluator.evaluate_all(refused)
     assert all(evaluator._nodes[name] is node for name, node in before.items())
-    assert said == alone.evaluate_all(refused) == among.evaluate_all(refused)
+    assert results == alone.evaluate_all(refused) == among.evaluate_all(refused)

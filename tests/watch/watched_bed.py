@@ -53,11 +53,11 @@ class Running(ABC):
             self.until(lambda node=node, wanted=wanted: self.samples(node) >= wanted, f"samples of {node}")  # type: ignore[misc]
 
     def of(self, rule: str, node: str = "") -> list[Change]:
-        return [one for one in list(self.said) if one.key.rule == rule and node in ("", one.key.node)]
+        return [change for change in list(self.said) if change.key.rule == rule and node in ("", change.key.node)]
 
     def until_said(self, rule: str, kind: ChangeKind = ChangeKind.OPENED, node: str = "") -> Change:
-        self.until(lambda: any(one.kind is kind for one in self.of(rule, node)), f"{rule} {kind.value}")
-        return next(one for one in self.of(rule, node) if one.kind is kind)
+        self.until(lambda: any(change.kind is kind for change in self.of(rule, node)), f"{rule} {kind.value}")
+        return next(change for change in self.of(rule, node) if change.kind is kind)
 
 
 @dataclass
@@ -107,15 +107,15 @@ def watching(
     every_s = settings.sampling.every_s
     names = [target.name for target in cluster.targets]
     watch = Watch(Evaluator(cluster, NO_POLICY), every_s, names, time.monotonic())
-    said: list[Change] = []
+    changes: list[Change] = []
     own: list[str] = []
     recording = Recording(record, every_s, own.append) if record else None
-    controller = Controller(cluster, watch, settings, recording, said.extend)
+    controller = Controller(cluster, watch, settings, recording, changes.extend)
     with joined():
         thread = threading.Thread(target=controller.run, name="watch")
         thread.start()
     try:
-        yield RunningHere(said, own, controller=controller)
+        yield RunningHere(changes, own, controller=controller)
     finally:
         controller.stop()
         thread.join(TIMEOUT_S)
@@ -133,9 +133,9 @@ def log(node: Node, text: str, at_s: float = 90_000.0, level: int = 3) -> None:
 def samplers(node: Node) -> Sequence[str]:
     """Sampler processes left on a node, by command line."""
     return [
-        words
+        text
         for process in Path(f"/proc/{node.pid}/root/proc").glob("[0-9]*/cmdline")
-        if "begin." in (words := _text(process))
+        if "begin." in (text := _text(process))
     ]
 
 

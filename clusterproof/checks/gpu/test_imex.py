@@ -124,8 +124,8 @@ def evaluate_connections(node: Node, own: ImexNode) -> None:
     """The verdict from a tray's own connections: on itself, if most of those due are missing; else on the others."""
     is_alone = node.name in node.run.once("trays with another list", at_fault_of) and not listed_with(node)
     due = {peer.number: peer for peer in node.imex_domain.nodes if is_due(node, peer, own)}
-    words = {number: word for number in due if (word := own.links.get(number))}
-    missing = {number: word for number, word in words.items() if word != CONNECTED}
+    states = {number: word for number in due if (word := own.links.get(number))}
+    missing = {number: word for number, word in states.items() if word != CONNECTED}
     named = ", ".join(
         f"{word} with {some(name_of(node, due[number]) for number in missing if missing[number] == word)}"
         for word in dict.fromkeys(missing.values())
@@ -135,9 +135,9 @@ def evaluate_connections(node: Node, own: ImexNode) -> None:
     seen = f"{len(missing)} of {len(due)} IMEX connections to other trays are not up: {named}"
     fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
     concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
-    unshown = some(name_of(node, due[number]) for number in due if number not in words)
+    unshown = some(name_of(node, due[number]) for number in due if number not in states)
     if unshown:
-        seen = f"no state is shown for {len(due) - len(words)} of {len(due)} IMEX connections to other trays"
+        seen = f"no state is shown for {len(due) - len(states)} of {len(due)} IMEX connections to other trays"
         incomplete(f"{seen}: {unshown}; expected {CONNECTED}")
     if is_alone and not due:
         incomplete(

@@ -103,10 +103,11 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
 
 def say_wrong_everywhere(everywhere: Mapping[str, list[WrongResult]], units: str) -> None:
     """A concern if a library multiplies wrong: no hardware needs to be replaced for that."""
-    for name, found in everywhere.items():
-        first = f"{units} (first {found[0].description})"
+    for name, of_units in everywhere.items():
+        first = f"{units} (first {of_units[0].description})"
         concern_if(
-            found, f"{name}: wrong each time on {first}: differs by software, none is named; expected every bit right"
+            of_units,
+            f"{name}: wrong each time on {first}: differs by software, none is named; expected every bit right",
         )
 
 

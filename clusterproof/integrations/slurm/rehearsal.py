@@ -82,11 +82,11 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
 def rehearse(occasion: str, settings: Settings) -> None:
     """Check as the script does, and print what `rehearsed` parses."""
     results: list[Any] = []
-    said: list[str] = []
+    lines: list[str] = []
     cursor = cursor_of(State(settings.state, RUNTIME_FOLDER).read("cursor").get("cursor"))
     broken = ""
     try:
-        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, results.append)
+        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, lines.append, results.append)
     except NoVerdict as problem:
         broken = str(problem)
     evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in results]
@@ -95,7 +95,7 @@ def rehearse(occasion: str, settings: Settings) -> None:
         "evaluated": [asdict(result) for result in evaluated],
         "instance_type": instance_type,
         "broken": broken,
-        "said": said,
+        "said": lines,
     }
     print(json.dumps(rehearsal), flush=True)  # noqa: T201 - read by `rehearsed`
 

@@ -155,8 +155,8 @@ def _levels(node: Node) -> Mapping[str, str]:
         domain = cluster_of(node)[CLUSTER]
     except (Incomplete, NotApplicable):
         domain = None
-    found = {"NVLink": domain, "VBIOS": " and ".join(sorted({*vbios})), "BIOS": bios}
-    return {name: printable(" ".join(value.split()), MAX_LEVEL) for name, value in found.items() if value}
+    levels = {"NVLink": domain, "VBIOS": " and ".join(sorted({*vbios})), "BIOS": bios}
+    return {name: printable(" ".join(value.split()), MAX_LEVEL) for name, value in levels.items() if value}
 
 
 def _speeds(node: Node) -> Iterator[UnitSpeed]:

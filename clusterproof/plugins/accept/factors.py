@@ -37,7 +37,7 @@ def shifts_of(
 
     `middles` has the value of each node. What most nodes have is usual; of two equal halves, the faster one.
     """
-    remaining, candidates, found = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
+    remaining, candidates, shifts = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
     count = len(candidates)
     while candidates:
         nodes, chance = _clearest(remaining, candidates)
@@ -45,13 +45,13 @@ def shifts_of(
             break
         names, by = candidates.pop(nodes), _difference(remaining, nodes)
         if abs(by) >= least:
-            found[nodes] = Shift(tuple(names), len(nodes), by, count * chance)
+            shifts[nodes] = Shift(tuple(names), len(nodes), by, count * chance)
             remaining |= {node: remaining[node] - by for node in nodes}
-    for nodes in [*found] * REFITS:  # the first were beside others that were not known yet
+    for nodes in [*shifts] * REFITS:  # the first were beside others that were not known yet
         by = _difference(remaining, nodes)
-        found[nodes] = replace(found[nodes], by=found[nodes].by + by)
+        shifts[nodes] = replace(shifts[nodes], by=shifts[nodes].by + by)
         remaining |= {node: remaining[node] - by for node in nodes}
-    return tuple(found.values())
+    return tuple(shifts.values())
 
 
 def of_node(levels: Sequence[str], shifts: Sequence[Shift]) -> Iterator[Shift]:
@@ -78,11 +78,11 @@ def _candidates(middles: Mapping[str, float], levels: Mapping[str, Sequence[str]
     for node in middles:
         for level in levels.get(node, ()):
             nodes_of[level].add(node)
-    found: dict[frozenset[str], list[str]] = defaultdict(list)
+    candidates: dict[frozenset[str], list[str]] = defaultdict(list)
     for level, nodes in nodes_of.items():
         if MIN_NODES <= len(nodes) <= len(middles) / 2:
-            found[frozenset(nodes)].append(level)
-    return found
+            candidates[frozenset(nodes)].append(level)
+    return candidates
 
 
 def _clearest(values: Mapping[str, float], candidates: Iterable[frozenset[str]]) -> tuple[frozenset[str], float]:

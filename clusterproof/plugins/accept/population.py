@@ -116,7 +116,7 @@ def reference_of(
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
     shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
-    shifted = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
+    shifted = [x - sum(shift.by for shift in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
     overall = spread_above(shifted)
     between = sqrt(max(0.0, overall**2 - (_MEDIAN * sigma) ** 2 / often))
     error = _MEDIAN * max(overall, sigma / sqrt(often)) / sqrt(len(nodes))

@@ -56,8 +56,8 @@ class Populations:
             self.by_key[key].in_doubt |= in_doubt[key]
             self.by_key[key].add(number, of_key)
 
-    def _key(self, kind: str, one: UnitSpeed) -> Key:
-        own = kind, one.measurement, f"{one.of_model}, {one.way}" if one.way else one.of_model
+    def _key(self, kind: str, speed: UnitSpeed) -> Key:
+        own = kind, speed.measurement, f"{speed.of_model}, {speed.way}" if speed.way else speed.of_model
         return self._joined.get(own, own)
 
     def learn(self) -> None:
@@ -108,19 +108,19 @@ class Populations:
             if whole in common and not own:
                 yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 
-    def decides(self, kind: str, one: UnitSpeed) -> bool:
+    def decides(self, kind: str, speed: UnitSpeed) -> bool:
         """Whether it is known what is usual for this measurement."""
-        population = self.by_key.get(self._key(kind, one))
+        population = self.by_key.get(self._key(kind, speed))
         return population is not None and population.decides
 
-    def may_decide(self, kind: str, one: UnitSpeed) -> bool:
+    def may_decide(self, kind: str, speed: UnitSpeed) -> bool:
         """Whether that is known, or may become known: with more runs, or once the GPU's model is known."""
-        population = self.by_key.get(self._key(kind, one))
+        population = self.by_key.get(self._key(kind, speed))
         if population and (population.decides or not population.is_learned):
             return True
-        of_models = one.what + OF_MODEL
-        return not one.model and any(
-            what.startswith(of_models) for of, name, what in self.by_key if (of, name) == (kind, one.measurement)
+        of_models = speed.what + OF_MODEL
+        return not speed.model and any(
+            what.startswith(of_models) for of, name, what in self.by_key if (of, name) == (kind, speed.measurement)
         )
 
     def decisions_on(self, node: str) -> set[Decision]:
@@ -129,7 +129,7 @@ class Populations:
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
         """By node, the checks that measured slow devices, and how slow they are, as text."""
-        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        slow: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for (_, name, what), population in self.by_key.items():
             for (node, device), judged in population.judged.items():
                 if judged.decision is Decision.BAD:
@@ -140,8 +140,8 @@ class Populations:
                         f"{population.group_note(node) or ' or due'}, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
-                    found[node].append((row.check, message))
-        return found
+                    slow[node].append((row.check, message))
+        return slow
 
     def in_common(self) -> Iterator[Result]:
         """What racks, batches and all nodes have in common, each as a finding; a bad rack is a failure."""

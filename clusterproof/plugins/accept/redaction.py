@@ -22,20 +22,20 @@ _LEVEL_ENDS = ((", and ", " of what is usual elsewhere,"), (", in ", " runs"))
 
 def redacted(report: Report, cluster: Cluster) -> Report:
     """The same report with placeholders for nodes and serial numbers, and only accept's own arguments in commands."""
-    words = _Words(report, cluster)
+    renamed = _Words(report, cluster)
     plan: dict[str, Any] = {**report["plan"], "options": []}
     return {
         **report,
         "cluster": CLUSTER,
         "stopped": STOPPED if report["stopped"] else "",
         "plan": plan,
-        "bought": [{**line, "not_on": words.nodeset(line["not_on"])} for line in report["bought"]],
-        "nodes": [words.node(node) for node in report["nodes"]],
-        "left": [words.node(node) for node in report["left"]],
-        "of_others": [words.other(result) for result in report["of_others"]],
-        "populations": [words.population(population) for population in report["populations"]],
-        "stages": [{**stage, "taken_out": words.nodeset(stage["taken_out"])} for stage in report["stages"]],
-        "runs": [words.run(run) for run in report["runs"]],
+        "bought": [{**line, "not_on": renamed.nodeset(line["not_on"])} for line in report["bought"]],
+        "nodes": [renamed.node(node) for node in report["nodes"]],
+        "left": [renamed.node(node) for node in report["left"]],
+        "of_others": [renamed.other(result) for result in report["of_others"]],
+        "populations": [renamed.population(population) for population in report["populations"]],
+        "stages": [{**stage, "taken_out": renamed.nodeset(stage["taken_out"])} for stage in report["stages"]],
+        "runs": [renamed.run(run) for run in report["runs"]],
     }
 
 
@@ -128,7 +128,7 @@ def _without_levels(line: str) -> str:
     """Keep only the kind of the racks and batches that a node was compared within: `usual in group`."""
     before, mark, rest = line.partition("usual in ")
     for end, own in _LEVEL_ENDS:
-        _, found, after = rest.rpartition(end)
-        if found and own in after:
-            return f"{before}{mark}{rest.partition(' ')[0]}{found}{after}"
+        _, separator, after = rest.rpartition(end)
+        if separator and own in after:
+            return f"{before}{mark}{rest.partition(' ')[0]}{separator}{after}"
     return line

@@ -221,9 +221,9 @@ def headline(report: Report) -> str:
     """The counts, in one line."""
     others, unmet = report["summary_of_others"], sum(line["is_met"] is False for line in report["bought"])
     parts = [f"{count} {verdict_text}" for verdict_text, count in report["summary"].items()] or ["no node"]
-    for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
+    for verdict, noun in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
         if verdict.value in others:
-            parts.append(f"{number_of(others[verdict.value], words)} of pairs or the cluster")
+            parts.append(f"{number_of(others[verdict.value], noun)} of pairs or the cluster")
     if unmet:
         parts.append(f"{number_of(unmet, 'line')} of what was bought not met")
     concerns = sum(len(node["concerns"]) for node in report["nodes"]) + others.get(Verdict.CONCERN.value, 0)

@@ -130,8 +130,8 @@ def load_of(cluster: Cluster) -> str:
 def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[ReturnStep]:
     """All checks, load, and then pairs; healthy nodes, if any, are included in each for comparison."""
     perf = (*more, "-m", "perf", "-k")
-    words = [tuple(more), (*perf, load), *([(*perf, PAIR_CHECKS)] if healthy else [])]
-    return [ReturnStep(of_step, tuple(healthy)) for of_step in words]
+    selections = [tuple(more), (*perf, load), *([(*perf, PAIR_CHECKS)] if healthy else [])]
+    return [ReturnStep(of_step, tuple(healthy)) for of_step in selections]
 
 
 def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
@@ -205,13 +205,13 @@ def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) ->
     Missing evidence of a node is reported once per cause; findings once per check.
     """
     others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
-    found: dict[tuple[str, str], str] = {}
+    beside: dict[tuple[str, str], str] = {}
     for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
         message = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
         is_gap = part.verdict is Verdict.INCOMPLETE or part.is_of_unreachable
-        found.setdefault((part.node, (is_gap and part.cause) or message), f"{part.node}: {message}")
-    more = [f"{len(found) - MAX_BESIDE} more"] if len(found) > MAX_BESIDE else []
-    return (*[*found.values()][:MAX_BESIDE], *more)
+        beside.setdefault((part.node, (is_gap and part.cause) or message), f"{part.node}: {message}")
+    more = [f"{len(beside) - MAX_BESIDE} more"] if len(beside) > MAX_BESIDE else []
+    return (*[*beside.values()][:MAX_BESIDE], *more)
 
 
 def _is_of(result: Result, node: str) -> bool:
@@ -224,8 +224,8 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
         known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in findings[node.node])
         resolved = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
         lines += [f"{node.said:<10}  {node.node}{resolved}", *(indent(reason, MARGIN) for reason in node.reasons)]
-        lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
-    lines += [f"{'beside':<10}  {words}" for words in judged[0].beside]
+        lines += [indent(f"concern: {text}", MARGIN) for text in node.concerns]
+    lines += [f"{'beside':<10}  {text}" for text in judged[0].beside]
     fit = [returning.node for returning in judged if returning.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in return_command(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
@@ -244,12 +244,12 @@ def return_command(nodes: Sequence[str], cluster: Cluster) -> list[str]:
     return []
 
 
-def _named(words: str | None, cluster: Cluster, of: str) -> list[str]:
+def _named(nodeset: str | None, cluster: Cluster, of: str) -> list[str]:
     try:
-        named = list(expand(words)) if words else []
+        named = list(expand(nodeset)) if nodeset else []
     except NodesetError as problem:
         raise InventoryError(f"{of}: {problem}") from None
-    if words is not None and not named:
+    if nodeset is not None and not named:
         raise InventoryError(f"{of} names no node; expected such as gpu[003,017]")
     known = {target.name for target in cluster.targets}
     stranger = next((node for node in named if node not in known), "")

@@ -70,7 +70,7 @@ def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:
             why = f"its program, {number + 1} of {len(of.programs)}, was not answered: {_reason(evidence)}"
             collectors |= dict.fromkeys(names, Collected(Status.CUT, detail=why, too_long=evidence.too_long))
         else:
-            collectors |= {name: found for name, found in evidence.collectors.items() if name in names}
+            collectors |= {name: collected for name, collected in evidence.collectors.items() if name in names}
     return replace(
         came[0],
         collectors=collectors,

@@ -164,8 +164,12 @@ def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[st
     while pending:
         name = pending.pop()
         sources[name] = source_of(files.get(name) or _file_of(name))
-        imported = {(module, one) for module, names in IMPORTED.findall(sources[name]) for one in NAME.findall(names)}
-        pending.update({_imported(*found) for found in imported} - set(sources))
+        imported = {
+            (module, imported_name)
+            for module, names in IMPORTED.findall(sources[name])
+            for imported_name in NAME.findall(names)
+        }
+        pending.update({_imported(*reference) for reference in imported} - set(sources))
         if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:
             pending.add(COLLECTOR)
     return dict(sorted(sources.items()))

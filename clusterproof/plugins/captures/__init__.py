@@ -108,12 +108,12 @@ def _folders(
     missing: dict[str, str] = {}
     for entry in entries:
         stray_count = len(strays)
-        found = files_under(Path(entry.path), left, strays, root)
-        left -= len(found)
+        paths = files_under(Path(entry.path), left, strays, root)
+        left -= len(paths)
         if left < 0:
             raise NoCaptureError(f"more than {MAX_FILES:,} files")
-        if found:
-            groups[entry.name] = found
+        if paths:
+            groups[entry.name] = paths
         elif not any(line.endswith(OF_A_RUN) for line in strays[stray_count:]):
             strays += [] if strays[stray_count:] else [f"{entry.name}: {_NO_FILE}"]
             missing[entry.name] = strays[stray_count]

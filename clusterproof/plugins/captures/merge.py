@@ -77,7 +77,7 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
         for other in same:  # more than one if this entry has the identifiers of both
             entry = both(other, entry, same_rank=same_rank, depth=depth + 1)
         index = together.index(same[0]) if same else len(together)
-        together = [other for other in together if not any(other is one for one in same)]
+        together = [other for other in together if not any(other is known for known in same)]
         together.insert(index, entry)
     return together
 
@@ -142,7 +142,7 @@ def _joined(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
             named = [_tables(named[0], entry, same_rank=False, depth=0)]
         elif not any(entry.items() <= other.items() for other in named):
             other = next((other for other in nameless if _adds_nothing(other, entry)), {})
-            nameless = [one for one in nameless if one is not other]
+            nameless = [gpu for gpu in nameless if gpu is not other]
             nameless.append({**other, **entry})
     return [*named, *nameless]
 

@@ -59,10 +59,10 @@ def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list
     names_unknown = _BUG_REPORT not in text[:_MAX_BEFORE]
     problems: list[str] = []
     for output in undecorated(text):
-        parts, found = _of_outputs(output, forms, names_unknown)
+        parts, unread = _of_outputs(output, forms, names_unknown)
         if parts:
-            return parts, found
-        problems = found or problems
+            return parts, unread
+        problems = unread or problems
     return [], problems
 
 
@@ -106,8 +106,8 @@ def _not_too_many(outputs: list[list[Piece]]) -> tuple[list[list[Piece]], list[s
         return outputs, []
     left_out = set(short).difference(last)
     shown = ([piece for piece in output if piece.text not in left_out] for output in outputs)
-    words = f"{len(short):,} outputs of fewer than {SHORT} characters, of which the last {len(last):,} were read"
-    return [output for output in shown if output], [words]
+    problem = f"{len(short):,} outputs of fewer than {SHORT} characters, of which the last {len(last):,} were read"
+    return [output for output in shown if output], [problem]
 
 
 def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str, list[str]], list[str]]:

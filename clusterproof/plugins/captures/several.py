@@ -159,17 +159,17 @@ def is_of_kubernetes(layout: Layout) -> bool:
 
 def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
     """The nodes of a cluster as kubectl describes them, each from its own files; no other collector was run."""
-    found = [
+    entries = [
         {**entry, "name": node}
         for node, value in described.items()
         if isinstance(value, dict)
         for entry in value["nodes"]
         if entry["name"] == node or len(value["nodes"]) == 1
     ]
-    if not found:
+    if not entries:
         return NodeEvidence(name)
     rest = {other: Collected(Status.UNCOLLECTED, detail=how_to_collect(other)) for other in COLLECTORS}
-    nodes = {"asked_at": max(entry["asked_at"] for entry in found), "nodes": found}
+    nodes = {"asked_at": max(entry["asked_at"] for entry in entries), "nodes": entries}
     return NodeEvidence(name, {**rest, NODES: Collected(Status.READ, nodes)})
 
 
@@ -178,12 +178,12 @@ def _described(text: str) -> tuple[dict[str, list[str]], str]:
     described: dict[str, list[str]] = {}
     rest: list[str] = []
     for piece in pieces(text, ()) if DESCRIBED.search(text) or LISTED.search(text) else ():
-        found = nodes_in(piece.text.split("\n"))
-        described |= {name: ["\n".join(lines)] for name, lines in found.items()}
-        listed = {} if found else listed_in(piece.text)
+        nodes = nodes_in(piece.text.split("\n"))
+        described |= {name: ["\n".join(lines)] for name, lines in nodes.items()}
+        listed = {} if nodes else listed_in(piece.text)
         for name, row in listed.items():
             described.setdefault(name, []).append(f"{DIVIDER}{row}")
-        if not found and not listed:
+        if not nodes and not listed:
             rest.append(piece.text)
     return described, DIVIDER.join(rest)
 
@@ -236,10 +236,10 @@ def _behind_names(lines: Iterable[str]) -> dict[str, list[str]]:
     """The text after each node's name, if each line has one; the driver's messages alone belong to no node."""
     by_node: dict[str, list[str]] = {}
     for line in filter(None, lines):
-        found = _BEHIND_NAME.fullmatch(line)
-        if _OF_TOOL.match(line) or (not found and command_in(line) is not None):
+        match = _BEHIND_NAME.fullmatch(line)
+        if _OF_TOOL.match(line) or (not match and command_in(line) is not None):
             continue
-        if not found or DRIVERS.match(line) or DRIVERS.match(found[2] or "") or len(by_node) > MAX_NODES:
+        if not match or DRIVERS.match(line) or DRIVERS.match(match[2] or "") or len(by_node) > MAX_NODES:
             return {}
-        by_node.setdefault(found[1], []).append(found[2] or "")
+        by_node.setdefault(match[1], []).append(match[2] or "")
     return {name: ["".join(f"{line}\n" for line in some)] for name, some in by_node.items()}

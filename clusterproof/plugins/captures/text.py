@@ -77,12 +77,12 @@ _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 def _chooses_gpus(typed: str) -> bool:
     """Whether `nvidia-smi -q` is limited to some GPUs, and its output is not piped."""
     first, pipe, _ = typed[:_LOOKED_AT].partition("|")
-    words = first.split()
+    arguments = first.split()
     return (
         bool(pipe)
         and "nvidia-smi" in first
-        and "-q" in words
-        and any(word.startswith(("-i", "--id")) for word in words)
+        and "-q" in arguments
+        and any(word.startswith(("-i", "--id")) for word in arguments)
     )
 
 
@@ -146,7 +146,7 @@ def flush(text: str) -> list[str]:
 
 def _without(lines: list[str], form: re.Pattern[str]) -> list[str]:
     """The lines without their common prefix, or common indentation."""
-    before = next((found[0] for found in map(form.match, filter(None, lines)) if found), "")
+    before = next((match[0] for match in map(form.match, filter(None, lines)) if match), "")
     blank = before.rstrip()
     shown = [line for line in lines if line not in ("", blank)]
     while not all(line.startswith(before) for line in shown):

@@ -181,5 +181,5 @@ class Steps:
         """Whether the rank continued well after a line; or all ranks that log steps, if it never does."""
         if sign in WHILE_IT_RUNS or not self.told:
             return False
-        told = [self.told[rank]] if rank in self.told else self.told.values()
-        return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in told)
+        steps_of_ranks = [self.told[rank]] if rank in self.told else self.told.values()
+        return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in steps_of_ranks)

@@ -96,7 +96,9 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
 def _is_explained(case: Collected) -> bool:
     """Whether a rank failed by itself, with an error that no network causes, and no message is about the network."""
     own = [candidate for candidate in candidates(case) if not candidate.is_echo]
-    is_own = any(one.event.row.role == CAUSE and one.event.row.cause in (CODE, RESOURCES) for one in own)
+    is_own = any(
+        explained.event.row.role == CAUSE and explained.event.row.cause in (CODE, RESOURCES) for explained in own
+    )
     return is_own and all(event.row.cause != NETWORK for event in case.events)
 
 

@@ -128,15 +128,15 @@ def sign_of(where: str, line: str) -> Sign | None:
 
 def _fits(sign: Sign, line: str) -> bool:
     """Whether the rest of a matching line also fits the sign."""
-    is_beside = not sign.beside or any(_has(line, words) for words in sign.beside)
+    is_beside = not sign.beside or any(_has(line, part) for part in sign.beside)
     return is_beside and not any(other in line for other in sign.unless)
 
 
-def _has(line: str, words: str) -> bool:
+def _has(line: str, part: str) -> bool:
     """Whether a line contains such words; ` … ` in them separates words that must follow in order."""
-    before, _, behind = words.partition(" … ")
-    _, found, rest = line.partition(before)
-    return bool(found) and behind in rest
+    before, _, behind = part.partition(" … ")
+    _, separator, rest = line.partition(before)
+    return bool(separator) and behind in rest
 
 
 @cache

@@ -172,7 +172,7 @@ def _is_too_long(record: Mapping[str, Any], detail: str) -> bool:
     """Whether a collector was cut because it was too long; older recordings only say so in the detail's text."""
     if "too_long" in record:
         return record["too_long"] is True
-    return any(words in detail for words in ("longer than its connection carries", "that SSM shows"))
+    return any(phrase in detail for phrase in ("longer than its connection carries", "that SSM shows"))
 
 
 def _collector_to_json(collector: Collected) -> dict[str, Any]:

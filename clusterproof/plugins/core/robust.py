@@ -59,7 +59,7 @@ def location(values: Sequence[float]) -> float:
     if len(values) > MAX_VALUES:
         return median(values)
     ordered = sorted(values)
-    return median((one + other) / 2 for number, one in enumerate(ordered) for other in ordered[number:])
+    return median((value + other) / 2 for number, value in enumerate(ordered) for other in ordered[number:])
 
 
 def location_error(count: int, sigma: float) -> float:

@@ -37,13 +37,13 @@ class Stale(Exception):  # noqa: N818 - an outcome: the index is to be made agai
 
 def read_index(file: str | os.PathLike[str] = FILE, occasions: Collection[str] = ()) -> dict[str, Entry]:
     """The entry of each packaged check, or of those with one of these marks, by id. Raises Stale."""
-    words = [b'"%s"' % occasion.encode() for occasion in occasions]
+    quoted = [b'"%s"' % occasion.encode() for occasion in occasions]
     try:
         with open(file, "rb") as opened:
             begin, *lines, end = opened.read().strip().split(b"\n")
         made = json.loads(begin + end)
         # A prolog needs few of the lines.
-        chosen = (line.rstrip(b",") for line in lines if not words or any(word in line for word in words))
+        chosen = (line.rstrip(b",") for line in lines if not quoted or any(word in line for word in quoted))
         entries: dict[str, Entry] = json.loads(b"{%s}" % b",".join(chosen))
     except (OSError, ValueError):
         raise Stale(f"{file} cannot be read") from None

@@ -94,8 +94,8 @@ class _Scope:
             for expression in self.behind(message.id):
                 yield from self.sentences(expression, depth - 1)
         else:
-            found = sentence(message)
-            yield self._compared(message) if found == ELLIPSIS else found
+            text = sentence(message)
+            yield self._compared(message) if text == ELLIPSIS else text
 
     def _compared(self, message: ast.expr) -> str:
         """The texts of a message that is entirely composed at run time."""
@@ -151,8 +151,8 @@ def _rules_in(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
             message = node.args[index]
         else:
             continue
-        for words in scope.sentences(message):
-            yield Rule(verdict, WHY_NOT if (verdict, words) == ("not applicable", NAMED_AT_RUN_TIME) else words)
+        for text in scope.sentences(message):
+            yield Rule(verdict, WHY_NOT if (verdict, text) == ("not applicable", NAMED_AT_RUN_TIME) else text)
 
 
 def _reports_lines(node: ast.AST) -> TypeGuard[ast.Call]:

@@ -127,7 +127,7 @@ def _role(group: Mapping[str, Any]) -> str:
     if value:
         return str(value)
     name = str(group["InstanceGroupName"])
-    return next((role for role, words in _BY_NAME if words.search(name)), "Compute")
+    return next((role for role, pattern in _BY_NAME if pattern.search(name)), "Compute")
 
 
 def _target(node: Mapping[str, Any], cluster_id: str) -> Target:

@@ -131,6 +131,6 @@ def _left_out(nodes: Iterable[SlurmNode]) -> str:
     for node in nodes:
         kinds[f"{node.state}: {node.reason:.60}" if node.reason else node.state].append(node.name)
     largest = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-    shown = [f"{fold(names)} ({words})" for words, names in largest[:_SHOWN]]
+    shown = [f"{fold(names)} ({reason})" for reason, names in largest[:_SHOWN]]
     more = sum(len(names) for _, names in largest[_SHOWN:])
     return ", ".join([*shown, f"{more} more"] if more else shown)

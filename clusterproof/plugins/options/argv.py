@@ -72,8 +72,8 @@ def command_of(config: pytest.Config) -> tuple[str, ...]:
     arguments = [program if program in ("pytest", "clusterproof") else "pytest"]
     for option in _REPEATED:
         value = getattr(config.option, option.flag[2:].replace("-", "_"), None)
-        for one in value if isinstance(value, list) else [value]:
-            arguments += _words(option, one)
+        for entry in value if isinstance(value, list) else [value]:
+            arguments += _words(option, entry)
     if config.option.redact:
         arguments[1:] = ["--cluster", "X"]
     if config.option.markexpr:

@@ -145,7 +145,7 @@ _WORDS = (  # the first kind that matches a word of the name: `forward-recv` wai
     (BUSY, "kernels"),
     (OTHER, "gc optimizer optim opt log logging eval evaluation validation step total zero grad"),
 )
-_KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}
+_KINDS = {word: kind for kind, written in reversed(_WORDS) for word in written.split()}
 _ORDER = [kind for kind, _ in _WORDS]
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
 _TOGETHER = (  # words that have another meaning separately

@@ -226,8 +226,8 @@ def _in_series(path: Path) -> tuple[tuple[str | int, ...], bool, int]:
     rotated = _ROTATED.fullmatch(path.name)
     name = path.with_name(rotated[1]) if rotated else path
     number = int(rotated[2]) if rotated else 0
-    words = tuple(int(word) if at % 2 else word for at, word in enumerate(_NUMBER.split(str(name))))
-    return words, not rotated, number if number >= MANY else -number
+    parts = tuple(int(word) if at % 2 else word for at, word in enumerate(_NUMBER.split(str(name))))
+    return parts, not rotated, number if number >= MANY else -number
 
 
 def _refuse(wrong: OSError) -> NoReturn:

@@ -77,7 +77,9 @@ class Evaluator:
         Unreached nodes are not used in comparisons.
         """
         is_any_reached = any(not evidence.unreached for evidence in evidence_by_node.values())
-        targets = tuple(one for one in self.cluster.targets if is_any_reached or one.name in evidence_by_node)
+        targets = tuple(
+            reached for reached in self.cluster.targets if is_any_reached or reached.name in evidence_by_node
+        )
         known = {target.name: evidence_by_node.get(target.name) or self._of(target.name) for target in targets}
         made = nodes(replace(self.cluster, targets=targets), known, OCCASION, self.policy)
         verdicts = {}

@@ -159,7 +159,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Drop connections past their deadline; called twice a second."""
         now = time.monotonic()
         with self._lock:
-            for connection in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
+            for connection in [opened for opened in self._open.values() if now - opened.since_s > DEADLINE_S]:
                 self._release(connection)
 
     def note_request(self, request: socket.socket) -> None:
@@ -171,7 +171,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def _release(self, given: _Connection) -> None:
         """Release whoever waits for this connection's client."""
-        for request in [request for request, one in self._open.items() if one is given]:
+        for request in [request for request, held in self._open.items() if held is given]:
             del self._open[request]
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)

@@ -64,13 +64,13 @@ class LivePage:
         """The watch has completed a tick."""
         self._ticked = time.monotonic()
 
-    def update(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
-        """Update some checks' results on a node; `found` are the devices and checks with findings."""
+    def update(self, node: str, results: Iterable[Result], open_states: Collection[tuple[str, str]]) -> None:
+        """Update some checks' results on a node; `open_states` are the devices and checks with findings."""
         by_check = {check: tuple(group) for check, group in groupby(results, attrgetter("check"))}
         for check in by_check:
-            self._found[node, check] = frozenset(device for device, by in found if by == check)
+            self._found[node, check] = frozenset(device for device, by in open_states if by == check)
         self._actions.update(
-            {(node, check): one.action for check, group in by_check.items() for one in group if one.action}
+            {(node, check): result.action for check, group in by_check.items() for result in group if result.action}
         )
         before = self._results.get(node, {})
         self._results[node] = {**before, **by_check}

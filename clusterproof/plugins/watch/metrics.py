@@ -189,8 +189,8 @@ def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
     help_text = "Findings that are open now: devices of a node, by check and verdict."
     yield _gauge("findings", help_text, open_now, snapshot, ("node", "check", "verdict"))
     worst = {node: NONE if node in snapshot.evaluated else Verdict.INCOMPLETE.value for node in snapshot.nodes}
-    for key, found in sorted(snapshot.open.items(), key=lambda entry: -entry[1].verdict.rank):
-        worst[key.node] = found.verdict.value
+    for key, state in sorted(snapshot.open.items(), key=lambda entry: -entry[1].verdict.rank):
+        worst[key.node] = state.verdict.value
     nodes = Counter(worst.values())
     count = {(finding,): nodes[finding] for finding in (*(verdict.value for verdict in BAD), NONE)}
     help_text = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."

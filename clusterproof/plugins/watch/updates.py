@@ -157,8 +157,8 @@ def _tick(message: Mapping[str, Any]) -> Tick:
         None if gpus is None else tuple(map(_gpu, _list(gpus, MAX_GPUS))),
         {_index(index): _object(values) for index, values in facts.items()},
         {
-            _text(name, 20): (_seconds(one[0]), _text(one[1], MAX_WORDS))
-            for name, one in list(message.get("late", {}).items())[:MAX_LATE]
+            _text(name, 20): (_seconds(late[0]), _text(late[1], MAX_WORDS))
+            for name, late in list(message.get("late", {}).items())[:MAX_LATE]
         },
         {name: _object(every[name]) for name in REPORTED if name in every},
         tuple(map(look_of, _list(message.get("ranks") or [], MAX_RANKS))),

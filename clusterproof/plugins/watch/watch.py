@@ -116,7 +116,7 @@ class Watch:
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """Evaluate all checks on the results of a visit. States that could not be evaluated stay open."""
         changes = []
-        evidence_by_node = {name: self._with_pending(name, one) for name, one in evidence_by_node.items()}
+        evidence_by_node = {name: self._with_pending(name, evidence) for name, evidence in evidence_by_node.items()}
         for name, (rule_results, results) in self.evaluator.evaluate_all(evidence_by_node).items():
             self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
             node = self._nodes[name]

@@ -166,7 +166,7 @@ class _Drawing:
             (wrong, "bars: nan or inf"),
             (area, "shade: lowest to highest"),
         )
-        legend = ", ".join(words for drawn, words in means if drawn)
+        legend = ", ".join(label for drawn, label in means if drawn)
         return (
             f'<figure class="loss"><figcaption>{self._caption}</figcaption>'
             f'<svg viewBox="0 -6 {WIDTH} {HEIGHT + 10}" preserveAspectRatio="none" role="img" '
@@ -232,7 +232,9 @@ def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
 def _unbroken(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
     """Sequences without gaps or non-numbers."""
     max_gap = (
-        GAP * median(later.middle - one.middle for one, later in pairwise(stretches)) if len(stretches) > 1 else 0.0
+        GAP * median(later.middle - earlier.middle for earlier, later in pairwise(stretches))
+        if len(stretches) > 1
+        else 0.0
     )
     run: list[Stretch] = []
     for stretch in stretches:

@@ -23,8 +23,8 @@ from tests.reports.history.kept import DAMAGED, NAMES
 ARGUMENTS = ("--history=history.sqlite", "--since-last")
 
 
-def over(runs: Runs, *arguments: str, **words: str) -> pytest.RunResult:
-    nodes = [saying(name, word) for name, word in words.items()]
+def over(runs: Runs, *arguments: str, **word_of_node: str) -> pytest.RunResult:
+    nodes = [saying(name, word) for name, word in word_of_node.items()]
     return runs.over(nodes, *ARGUMENTS, *arguments)
 
 
@@ -37,9 +37,9 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
     first = over(runs, gpu001="bad", gpu002="bad", gpu003="pass", gpu004="pass")
     first.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
     assert set(marks(runs).values()) == {""}
-    data = over(runs, gpu001="bad", gpu002="pass", gpu003="bad", gpu004="pass")
+    run = over(runs, gpu001="bad", gpu002="pass", gpu003="bad", gpu004="pass")
     assert marks(runs) == {"gpu001": "still", "gpu002": "gone", "gpu003": "new", "gpu004": ""}
-    data.stdout.fnmatch_lines(
+    run.stdout.fnmatch_lines(
         [
             "since the last run (just now, * UTC): 1 finding new on gpu003; 1 gone from gpu002; 1 still there",
             "  new   gpu003: fail: The word is wrong (host.word)",
@@ -50,11 +50,11 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
 
 def test_a_column_that_no_table_has_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "--sort", "nod"]) == 4
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert (
-        "clusterproof history: --sort 'nod': no table has this column (did you mean node?); expected 'change'," in said
+        "clusterproof history: --sort 'nod': no table has this column (did you mean node?); expected 'change'," in error
     )
-    assert said.count("\n") == 1
+    assert error.count("\n") == 1
 
 
 def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
@@ -65,17 +65,17 @@ def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
     assert {"report.html", "summary.md", "summary.txt"} <= first.keys()
     assert not [name for name, text in first.items() if "ince the last run" in text]
     over(runs, "--report", "out", gpu001="bad", gpu002="pass", gpu003="bad")
-    data = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
+    texts = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
     for name in ("report.html", "summary.md", "summary.txt"):
-        assert "ince the last run (" in data[name]
-        assert "1 finding new on gpu003; 1 gone from gpu002; 1 still there" in data[name]
-        assert "new gpu003: fail: The word is wrong" in data[name]
-        assert "gone gpu002: now passes: The word is wrong" in data[name]
-    assert "still gpu001: fail: The word is wrong" in data["report.html"]
-    assert "since the last run: still gpu001; new gpu003" in data["junit.xml"]
-    assert "since the last run: gone gpu002" in data["junit.xml"]
+        assert "ince the last run (" in texts[name]
+        assert "1 finding new on gpu003; 1 gone from gpu002; 1 still there" in texts[name]
+        assert "new gpu003: fail: The word is wrong" in texts[name]
+        assert "gone gpu002: now passes: The word is wrong" in texts[name]
+    assert "still gpu001: fail: The word is wrong" in texts["report.html"]
+    assert "since the last run: still gpu001; new gpu003" in texts["junit.xml"]
+    assert "since the last run: gone gpu002" in texts["junit.xml"]
     for change in ("new", "still", "gone"):
-        assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in data["metrics.prom"]
+        assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in texts["metrics.prom"]
 
 
 def test_the_exit_code_that_is_kept_is_that_of_the_run(runs: Runs) -> None:
@@ -109,20 +109,20 @@ def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
 ) -> None:
     runs.checks(test_it=LIGHT)
     breaks(runs.folder / "history.sqlite")
-    data = runs.over(all_verdicts(), *ARGUMENTS)
-    assert data.ret == 1
+    run = runs.over(all_verdicts(), *ARGUMENTS)
+    assert run.ret == 1
     assert runs.verdicts == VERDICTS
-    (line,) = (line for line in data.outlines if line.startswith("warning: "))
+    (line,) = (line for line in run.outlines if line.startswith("warning: "))
     assert words in line
-    assert "INTERNALERROR" not in data.stdout.str()
+    assert "INTERNALERROR" not in run.stdout.str()
 
 
 @pytest.mark.parametrize(("path", "why"), [(".", "Is a directory"), ("test_it.py/history", "Not a directory")])
 def test_a_place_where_no_history_can_be_is_said_before_a_node_is_asked(runs: Runs, path: str, why: str) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([saying("gpu001", "pass")], "--since-last", f"--history={path}")
-    assert data.ret == 4
-    assert f"--history {path}: {why}; expected a place that may be written" in data.stderr.str()
+    run = runs.over([saying("gpu001", "pass")], "--since-last", f"--history={path}")
+    assert run.ret == 4
+    assert f"--history {path}: {why}; expected a place that may be written" in run.stderr.str()
 
 
 @pytest.mark.parametrize(
@@ -135,16 +135,16 @@ def test_a_place_where_no_history_can_be_is_said_before_a_node_is_asked(runs: Ru
 )
 def test_what_has_no_meaning_is_refused(runs: Runs, arguments: list[str], words: str) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([saying("gpu001", "pass")], *arguments)
-    assert data.ret == 4
-    assert words in data.stderr.str()
+    run = runs.over([saying("gpu001", "pass")], *arguments)
+    assert run.ret == 4
+    assert words in run.stderr.str()
 
 
 def test_the_history_of_a_cluster_is_beside_its_reports(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     for _ in range(2):
-        data = runs.plain("--cluster", "local", "--since-last")
-    data.stdout.fnmatch_lines(["since the last run (just now, * UTC): nothing has changed; 1 finding still there"])
+        run = runs.plain("--cluster", "local", "--since-last")
+    run.stdout.fnmatch_lines(["since the last run (just now, * UTC): nothing has changed; 1 finding still there"])
     assert len(read_past(runs.folder / "runs/local/history.sqlite", "local", 9).runs) == 2
 
 
@@ -160,8 +160,8 @@ def test_a_replay_is_no_news_of_its_cluster(runs: Runs) -> None:
     cluster = runs.cluster([saying("gpu001", "pass")])
     runs.plain("--cluster", cluster)
     assert not list(runs.folder.rglob("history.sqlite"))
-    data = runs.plain("--cluster", cluster, "--since-last")
-    assert "--since-last needs --history=FILE: what a replay holds is of another time" in data.stderr.str()
+    run = runs.plain("--cluster", cluster, "--since-last")
+    assert "--since-last needs --history=FILE: what a replay holds is of another time" in run.stderr.str()
 
 
 def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
@@ -170,14 +170,14 @@ def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
     runs.checks(test_it=LIGHT)
     elsewhere = tmp_path / "history.sqlite"
     cluster = runs.cluster([saying("gpu001", "pass")])
-    words = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "--cluster", cluster]
-    assert [runs.pytester.run(*words, "--history", str(elsewhere)).ret for _ in range(2)] == [0, 0]
+    command = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "--cluster", cluster]
+    assert [runs.pytester.run(*command, "--history", str(elsewhere)).ret for _ in range(2)] == [0, 0]
     monkeypatch.setenv("PYTEST_ADDOPTS", f"--history {elsewhere}")
-    again = runs.pytester.run(*words)
+    again = runs.pytester.run(*command)
     assert again.ret == 4
     assert "write every option that names a file elsewhere with an equals sign" in again.stderr.str()
     monkeypatch.setenv("PYTEST_ADDOPTS", f"--history={elsewhere}")
-    assert runs.pytester.run(*words).ret == 0
+    assert runs.pytester.run(*command).ret == 0
 
 
 def sick_then_replaced(folder: Path) -> list[Path]:
@@ -191,15 +191,15 @@ def sick_then_replaced(folder: Path) -> list[Path]:
         shutil.copytree(DEMO, made[-1])
         if sick:
             node = made[-1] / "nodes" / f"{sick}.json"
-            data = json.loads(node.read_text(encoding="utf-8"))
-            at = data["collectors"]["nvml"]["value"]["gpus"][4]
+            record = json.loads(node.read_text(encoding="utf-8"))
+            at = record["collectors"]["nvml"]["value"]["gpus"][4]
             at.update(uuid=gpu["uuid"], serial=gpu["serial"], ecc_uncorrected_dram=3, ecc_uncorrected_total=3)
-            node.write_text(json.dumps(data), encoding="utf-8")
+            node.write_text(json.dumps(record), encoding="utf-8")
         if sick == "gpu016":  # gpu001 now has another GPU in that place
             other = made[-1] / "nodes" / "gpu001.json"
-            data = json.loads(other.read_text(encoding="utf-8"))
-            data["collectors"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
-            other.write_text(json.dumps(data), encoding="utf-8")
+            record = json.loads(other.read_text(encoding="utf-8"))
+            record["collectors"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
+            other.write_text(json.dumps(record), encoding="utf-8")
     return made
 
 
@@ -245,8 +245,8 @@ def test_the_verdicts_of_the_history_are_those_of_the_results(runs: Runs) -> Non
     runs.checks(test_it=LIGHT)
     runs.over(all_verdicts(), *ARGUMENTS)
     past = read_past(runs.folder / "history.sqlite", "small", 9)
-    data = {node: track[-1].verdict for (_, node), track in past.tracks.items()}
-    assert data == {
+    verdicts = {node: track[-1].verdict for (_, node), track in past.tracks.items()}
+    assert verdicts == {
         node: verdict for node, verdict in VERDICTS.items() if verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     }
 

@@ -87,12 +87,12 @@ def test_what_was_found_is_compared_with_the_run_before_and_with_the_last_green_
     last = add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
     assert [run.is_green for run in past(file).runs] == [True, False, False]
     by_run = between(past(file), last.number - 1, last.number)
-    assert [one.node for one in by_run.new] == []
-    assert [one.node for one in by_run.still] == ["gpu001"]
-    assert [one.node for one in by_run.gone] == ["gpu002", "gpu003"]
+    assert [finding.node for finding in by_run.new] == []
+    assert [finding.node for finding in by_run.still] == ["gpu001"]
+    assert [finding.node for finding in by_run.gone] == ["gpu002", "gpu003"]
     by_green = between(past(file), green.number, last.number)
-    assert [one.node for one in by_green.new] == ["gpu001"]
-    assert [one.node for one in by_green.gone] == ["gpu003"]
+    assert [finding.node for finding in by_green.new] == ["gpu001"]
+    assert [finding.node for finding in by_green.gone] == ["gpu003"]
 
 
 def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
     _, before = read_before(file, "small")
     assert before == {(ECC, "gpu001"): FAIL}
     last = add(file, result("gpu001", PASS))
-    assert [one.before for one in between(past(file), last.number - 1, last.number).gone] == [FAIL]
+    assert [finding.before for finding in between(past(file), last.number - 1, last.number).gone] == [FAIL]
     assert read_before(file, "small")[1] == {}
 
 
@@ -122,7 +122,7 @@ def test_what_an_interrupted_run_did_not_evaluate_is_as_it_was_before(file: Path
     assert "INTERRUPTED: 2 checks not evaluated" in list(page(past(file)))[1]
     last = add(file, result("gpu001", PASS), result("gpu002", PASS), result("gpu003", PASS))
     changes = between(past(file), last.number - 1, last.number)
-    assert [(one.node, one.before) for one in changes.gone] == [("gpu001", FAIL)]
+    assert [(finding.node, finding.before) for finding in changes.gone] == [("gpu001", FAIL)]
     assert not changes.new
 
 
@@ -147,9 +147,14 @@ def test_what_comes_and_goes_flaps_and_missing_evidence_between_is_neither(file:
 def test_a_gpu_that_fails_again_in_the_instance_that_replaced_its_node_is_the_one_to_blame(file: Path) -> None:
     add(file, result("gpu003", FAIL, gpus=[1]), identities={"gpu003": machine("i-old", "GPU-a", "GPU-b")})
     add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": machine("i-new", "GPU-b", "GPU-c")})
-    (found,) = offenders(past(file))
-    assert (found.id, found.serial, found.instances, found.now) == ("GPU-b", "1650", ("i-old", "i-new"), "gpu003")
-    assert found.has_moved
+    (offender,) = offenders(past(file))
+    assert (offender.id, offender.serial, offender.instances, offender.now) == (
+        "GPU-b",
+        "1650",
+        ("i-old", "i-new"),
+        "gpu003",
+    )
+    assert offender.has_moved
     assert places(past(file)) == []
     assert any("came back in i-new, and the fault with it" in line for line in page(past(file)))
 
@@ -158,8 +163,8 @@ def test_a_gpu_that_fails_again_in_another_node_is_followed(file: Path) -> None:
     add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": machine("i-old", "GPU-a")})
     here = {"gpu003": machine("i-new", "GPU-z"), "gpu007": machine("i-other", "GPU-a")}
     add(file, result("gpu003", PASS), result("gpu007", FAIL, gpus=[0]), identities=here)
-    (found,) = offenders(past(file))
-    assert (found.nodes, found.now) == (("gpu003", "gpu007"), "gpu007")
+    (offender,) = offenders(past(file))
+    assert (offender.nodes, offender.now) == (("gpu003", "gpu007"), "gpu007")
     assert any("moved from gpu003 to gpu007, and the fault with it" in line for line in page(past(file)))
 
 
@@ -178,13 +183,13 @@ def test_a_gpu_that_is_lost_is_known_from_an_earlier_run(file: Path) -> None:
     for _ in range(2):
         lost = {"gpu003": NodeIdentity("i-1", "", (Gpu(0, "GPU-a", "1650"),))}
         add(file, result("gpu003", FAIL, "gpu.gpu_answers", gpus=[1]), identities=lost)
-    assert [one.id for one in offenders(past(file))] == ["GPU-b"]
+    assert [offender.id for offender in offenders(past(file))] == ["GPU-b"]
 
 
 def test_a_fault_of_no_gpu_is_the_instances(file: Path) -> None:
     for node in ("gpu001", "gpu002"):
         add(file, result(node, FAIL, "host.mce_edac"), identities={node: machine("i-1", "GPU-a")})
-    assert [(one.kind, one.id, one.nodes) for one in offenders(past(file))] == [
+    assert [(offender.kind, offender.id, offender.nodes) for offender in offenders(past(file))] == [
         ("instance", "i-1", ("gpu001", "gpu002"))
     ]
 
@@ -243,14 +248,14 @@ def test_the_page_folds_nodes_and_sorts_by_a_column(file: Path) -> None:
 def test_the_headline_counts_findings_and_names_their_nodes(
     changes: list[tuple[str, str, Verdict | None, Verdict]], words: str
 ) -> None:
-    assert headline(_sorted(Change(*one) for one in changes)) == words
+    assert headline(_sorted(Change(*fields) for fields in changes)) == words
 
 
-def _sorted(data: Iterable[Change]) -> Changes:
+def _sorted(changes: Iterable[Change]) -> Changes:
     kinds: dict[str, list[Change]] = {"new": [], "still": [], "gone": []}
-    for one in data:
-        kinds[one.kind].append(one)
-    return Changes(**{kind: tuple(found) for kind, found in kinds.items()})
+    for entry in changes:
+        kinds[entry.kind].append(entry)
+    return Changes(**{kind: tuple(of_kind) for kind, of_kind in kinds.items()})
 
 
 @pytest.mark.parametrize(
@@ -278,6 +283,6 @@ def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
 
 def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
     marks = {"gpu001": "new", "gpu002": "gone", "gpu003": "", "gpu004": "still"}
-    data = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
-    assert [[one.node for one in found] for _, found in data.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
+    changes = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
+    assert [[entry.node for entry in of_kind] for _, of_kind in changes.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
     assert not since_last([result("gpu001", FAIL)])

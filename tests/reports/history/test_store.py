@@ -43,9 +43,9 @@ def test_hostile_names_are_kept_as_text(file: Path) -> None:
     add(file, *(result(name, FAIL, check=f"{name}.x") for name in names))
     odd = PastRun("small", 1_773_000_000, 1_773_000_060, occasion=names[2])
     write_run(file, odd, [], measured=[Measured(names[2], "gpu001", 480, names[2])])
-    data = past(file)
-    assert len(data.tracks) == len(names)
-    assert all(line.isprintable() for line in page(data))
+    stored = past(file)
+    assert len(stored.tracks) == len(names)
+    assert all(line.isprintable() for line in page(stored))
 
 
 def test_an_older_schema_is_made_new_and_keeps_its_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,9 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_named_in_one_line(
 ) -> None:
     breaks(file)  # type: ignore[operator]
     before = file.read_bytes() if file.is_file() else b""
-    with pytest.raises(HistoryError, match=words) as data:
+    with pytest.raises(HistoryError, match=words) as error:
         write_run(file, PastRun("small", 1, 2), [result("gpu001", FAIL)])
-    assert "\n" not in str(data.value)
+    assert "\n" not in str(error.value)
     assert (file.read_bytes() if file.is_file() else b"") == before
 
 
@@ -90,8 +90,8 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
     add(file, result("gpu001", FAIL))
     connect = sqlite3.connect
 
-    def small(*data: object, **more: object) -> sqlite3.Connection:
-        database = connect(*data, **more)  # type: ignore[call-overload]
+    def small(*arguments: object, **more: object) -> sqlite3.Connection:
+        database = connect(*arguments, **more)  # type: ignore[call-overload]
         database.execute("PRAGMA max_page_count = 16")  # the effect of a full disk on SQLite
         return database
 
@@ -148,8 +148,8 @@ def test_a_file_that_another_run_begins_while_one_looks_whose_it_is_is_ours(
             monkeypatch.setattr(sqlite3, "connect", connect)
             add(file, result("gpu001", FAIL))
 
-    def connected(*words: object, **named: object) -> sqlite3.Connection:
-        database: sqlite3.Connection = connect(*words, **named)  # type: ignore[call-overload]
+    def connected(*arguments: object, **named: object) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*arguments, **named)  # type: ignore[call-overload]
         database.execute("PRAGMA journal_mode = WAL")
         database.set_trace_callback(begun_meanwhile)
         return database

@@ -14,7 +14,7 @@ from clusterproof.plugins.suite.reporters.bundle import ROOT
 def contents(path: Path) -> dict[str, bytes]:
     """Every file of a bundle by its name under the single top folder."""
     with _opened(path) as archive:
-        data = {}
+        members = {}
         for member in archive:
             assert member.isfile()
             assert member.name.startswith(f"{ROOT}/")
@@ -22,8 +22,8 @@ def contents(path: Path) -> dict[str, bytes]:
             assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", "")
             file = archive.extractfile(member)
             assert file is not None
-            data[member.name.removeprefix(f"{ROOT}/")] = file.read()
-        return data
+            members[member.name.removeprefix(f"{ROOT}/")] = file.read()
+        return members
 
 
 def unpack(path: Path, folder: Path) -> None:

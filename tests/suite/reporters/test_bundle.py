@@ -25,24 +25,24 @@ FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording
 
 def bundled(runs: Runs, *arguments: str) -> dict[str, bytes]:
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), "--bundle=b.tar.zst", *arguments)
-    data.stdout.fnmatch_lines(["bundle: b.tar.zst (* MB)"])
-    assert data.ret == 1
+    run = runs.over(all_verdicts(), "--bundle=b.tar.zst", *arguments)
+    run.stdout.fnmatch_lines(["bundle: b.tar.zst (* MB)"])
+    assert run.ret == 1
     return contents(runs.folder / "b.tar.zst")
 
 
 @pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, workers: list[str]) -> None:
     (runs.folder / "clusterproof.toml").write_text("[expect]\ngpus = 8\n", encoding="utf-8")
-    data = bundled(runs, "--junitxml=junit.xml", "--html=page.html", "--self-contained-html", *workers)
+    members = bundled(runs, "--junitxml=junit.xml", "--html=page.html", "--self-contained-html", *workers)
     nodes = {f"recording/nodes/{name}.json" for name in VERDICTS}
-    assert FIXED | nodes | {"policy.toml", "reports/junit.xml", "reports/page.html"} <= set(data)
-    assert data["policy.toml"] == b"[expect]\ngpus = 8\n"
-    assert data["reports/junit.xml"] == (runs.folder / "junit.xml").read_bytes()
-    results = list(read(data["results.jsonl"].decode().splitlines()))
+    assert FIXED | nodes | {"policy.toml", "reports/junit.xml", "reports/page.html"} <= set(members)
+    assert members["policy.toml"] == b"[expect]\ngpus = 8\n"
+    assert members["reports/junit.xml"] == (runs.folder / "junit.xml").read_bytes()
+    results = list(read(members["results.jsonl"].decode().splitlines()))
     assert {result.node: result.verdict for result in results} == VERDICTS
-    assert b"The word is wrong" in data["summary.txt"]
-    about = json.loads(data["bundle.json"])
+    assert b"The word is wrong" in members["summary.txt"]
+    about = json.loads(members["bundle.json"])
     assert (about["cluster"], about["nodes"], about["exit_code"], about["is_redacted"]) == ("small", 8, 1, False)
     assert {"python", "pytest", "boto3"} <= set(about["versions"])
 
@@ -66,10 +66,10 @@ def test_a_redacted_bundle_has_no_names(runs: Runs) -> None:
     policy.write_text(f"# for {name}\n[expect]\ngpus = 8\n", encoding="utf-8")
     silent = unreached("acme-gpu-18.corp.example", detail=f"{address}:22 refuses the connection")
     runs.over([sick, silent, saying("acme-gpu-19.corp.example", "pass")], "--redact", "--bundle=b.tar.zst", *reports)
-    data = contents(runs.folder / "b.tar.zst")
-    assert json.loads(data["bundle.json"])["is_redacted"]
-    assert {"reports/junit.xml", "reports/report.html"} <= data.keys()
-    for member, content in data.items():
+    members = contents(runs.folder / "b.tar.zst")
+    assert json.loads(members["bundle.json"])["is_redacted"]
+    assert {"reports/junit.xml", "reports/report.html"} <= members.keys()
+    for member, content in members.items():
         for word in ("acme-gpu", serial, address):
             assert word not in member
             assert word.encode() not in content, member
@@ -80,8 +80,8 @@ def test_the_reports_of_a_plain_run_are_in_it_and_its_history_is_not(runs: Runs)
     runs.plain("--cluster", "local", "--report", "out", "--history=out/history.sqlite", "--bundle=out/one.tar.zst")
     runs.plain("--cluster", runs.cluster(all_verdicts()), "--bundle=two.tar.zst")
     for bundle in ("out/one.tar.zst", "two.tar.zst"):
-        data = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
-        assert data == {f"reports/{name}" for name in FILES}
+        reports = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
+        assert reports == {f"reports/{name}" for name in FILES}
     assert (runs.folder / "out/history.sqlite").exists()
 
 
@@ -89,9 +89,9 @@ def test_a_node_with_a_hostile_name_writes_nowhere_else(runs: Runs, tmp_path: Pa
     runs.checks(test_it=LIGHT)
     names = ["../../../../etc/passwd", "/root/x", "..", "ü" * 300, "C:\\x", "con"]
     runs.over([saying(name, "bad") for name in names], "--bundle=b.tar.zst")
-    data = contents(runs.folder / "b.tar.zst")
-    assert sum(member.startswith("recording/nodes/") for member in data) == len(names)
-    assert all(member.isascii() and member.isprintable() and "\\" not in member for member in data)
+    members = contents(runs.folder / "b.tar.zst")
+    assert sum(member.startswith("recording/nodes/") for member in members) == len(names)
+    assert all(member.isascii() and member.isprintable() and "\\" not in member for member in members)
     unpack(runs.folder / "b.tar.zst", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [ROOT]
 
@@ -105,8 +105,8 @@ def test_report_files_are_those_of_this_run_and_no_link_is_followed(tmp_path: Pa
     (reports / "deep" / ".hidden\n").write_text("odd", encoding="utf-8")
     (reports / "old.html").write_text("old", encoding="utf-8")
     os.utime(reports / "old.html", (1, 1))
-    data = dict(files_of(reports, time.time() - 60))
-    assert data == {"reports/new.html": b"new", "reports/deep/%2Ehidden%0A": b"odd"}
+    files = dict(files_of(reports, time.time() - 60))
+    assert files == {"reports/new.html": b"new", "reports/deep/%2Ehidden%0A": b"odd"}
     assert dict(files_of(tmp_path / "absent.xml", 0.0)) == {}
 
 
@@ -149,16 +149,16 @@ def test_a_bundle_that_cannot_be_written_costs_a_line_and_no_verdict(
 
     monkeypatch.setattr("clusterproof.plugins.suite.reporters.bundle.write_bundle", refused)
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), "--bundle=b.tar.zst")
-    assert (data.ret, runs.verdicts) == (1, VERDICTS)
-    data.stdout.fnmatch_lines(["warning: no bundle: *Permission denied*"])
+    run = runs.over(all_verdicts(), "--bundle=b.tar.zst")
+    assert (run.ret, runs.verdicts) == (1, VERDICTS)
+    run.stdout.fnmatch_lines(["warning: no bundle: *Permission denied*"])
 
 
 def test_a_bundle_of_another_form_is_refused(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), "--bundle=b.zip")
-    assert data.ret == 4
-    assert "expected a file that ends in .tar.zst" in data.stderr.str()
+    run = runs.over(all_verdicts(), "--bundle=b.zip")
+    assert run.ret == 4
+    assert "expected a file that ends in .tar.zst" in run.stderr.str()
 
 
 def test_listing_tests_writes_none(runs: Runs) -> None:

@@ -134,12 +134,12 @@ def test_what_is_not_a_pass_says_why(runs: Runs, checks: str) -> None:
     assert messages["gpu004"] == "gpu004: the word was not heard"
     assert messages["gpu005"] == "gpu005: nobody speaks here"
     assert messages["gpu007"] == "gpu007: unreachable: refused: gpu007:22 refuses the connection"
-    words = (
+    message = (
         "gpu003: the word is odd; expected a good one\nby hand: uname -r\nowner: hardware\n"
         "means: A wrong word means nothing good.\ndo: Say another."
     )
-    assert cases["gpu003"].findtext("system-out") == words
-    assert cases["gpu002"].findtext("failure") == words.replace(
+    assert cases["gpu003"].findtext("system-out") == message
+    assert cases["gpu002"].findtext("failure") == message.replace(
         "odd; expected a good one", "bad; expected pass"
     ).replace("gpu003", "gpu002")
 

@@ -33,8 +33,8 @@ USUAL = {
 }
 
 
-def orders(connection: str = "kubernetes", **said: Any) -> GateSettings:
-    option = SimpleNamespace(**{**USUAL, **said})
+def orders(connection: str = "kubernetes", **given: Any) -> GateSettings:
+    option = SimpleNamespace(**{**USUAL, **given})
     config: Any = SimpleNamespace(option=option, args=option.paths, getoption=lambda name, _: getattr(option, name))
     return orders_of(config, Cluster("k8s:bed", connection, ()))
 
@@ -114,7 +114,7 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
         0.0,
     )
     gate.pytest_sessionfinish(session)
-    assert [set(found) for found in written] == ([{"gpu001", "gpu002"}] if is_written else [])
+    assert [set(healths) for healths in written] == ([{"gpu001", "gpu002"}] if is_written else [])
     assert bool(gate.written.problems) is not is_written
 
 
@@ -122,9 +122,9 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
     written: list[Any] = []
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
     monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or WriteOutcome((), ()))
-    words = "429: Too many requests; expected a smaller --fanout"
+    message = "429: Too many requests; expected a smaller --fanout"
     missed = [
-        Result("node.reachable", f"gpu00{number}", Verdict.INCOMPLETE, message=words, cause="unreachable: throttled")
+        Result("node.reachable", f"gpu00{number}", Verdict.INCOMPLETE, message=message, cause="unreachable: throttled")
         for number in range(1, 9)
     ]
     config: Any = SimpleNamespace(
@@ -141,14 +141,14 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
     )
     gate.pytest_sessionfinish(session)
     assert written == [{}]
-    assert gate.written.problems == (f"gpu[001-008]: not evaluated, and their conditions stay as they are: {words}",)
+    assert gate.written.problems == (f"gpu[001-008]: not evaluated, and their conditions stay as they are: {message}",)
     assert session.exitstatus == EXIT_UNWRITTEN
 
 
 def test_words_of_the_gate_need_the_gate(runs: Runs) -> None:
-    said = runs.over([], "--k8s-startup-taint", "clusterproof.dev/unproven")
-    assert said.ret == 4
-    said.stderr.fnmatch_lines(["*--k8s-startup-taint is for the gate; expected --k8s-gate with it*"])
+    run = runs.over([], "--k8s-startup-taint", "clusterproof.dev/unproven")
+    assert run.ret == 4
+    run.stderr.fnmatch_lines(["*--k8s-startup-taint is for the gate; expected --k8s-gate with it*"])
 
 
 def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(

@@ -36,32 +36,32 @@ Evidence = Mapping[str, NodeEvidence]
 @pytest.fixture(scope="module")
 def whole() -> NodeEvidence:
     """A node with eight GPUs and eight InfiniBand ports at 400 Gb/s, which is no instance."""
-    one = next(iter(replayed(ROOT / "fixtures" / "demo", resolve("demo"))))
-    data = {name: deepcopy(collected) for name, collected in one.collectors.items()}
-    data |= {"imds": Collected(Status.ABSENT), "resource_config": Collected(Status.ABSENT)}
-    for number, device in enumerate(data["rdma"].value["devices"]):
+    evidence = next(iter(replayed(ROOT / "fixtures" / "demo", resolve("demo"))))
+    collectors = {name: deepcopy(collected) for name, collected in evidence.collectors.items()}
+    collectors |= {"imds": Collected(Status.ABSENT), "resource_config": Collected(Status.ABSENT)}
+    for number, device in enumerate(collectors["rdma"].value["devices"]):
         device |= {"name": f"mlx5_{number}", "driver": "mlx5_core", "vendor": "15b3", "device": "1021"}
         device["ports"][0] |= {"link_layer": "InfiniBand", "link_downed": 0, "symbol_errors": 0}
-    data["rdma"].value["devices"] = data["rdma"].value["devices"][:8]
-    return at_rate(replace(one, collectors=data), "400 Gb/sec (4X NDR)")
+    collectors["rdma"].value["devices"] = collectors["rdma"].value["devices"][:8]
+    return at_rate(replace(evidence, collectors=collectors), "400 Gb/sec (4X NDR)")
 
 
-def at_rate(one: NodeEvidence, rate: str) -> NodeEvidence:
-    data = {name: deepcopy(collected) for name, collected in one.collectors.items()}
-    for device in data["rdma"].value["devices"]:
+def at_rate(evidence: NodeEvidence, rate: str) -> NodeEvidence:
+    collectors = {name: deepcopy(collected) for name, collected in evidence.collectors.items()}
+    for device in collectors["rdma"].value["devices"]:
         device["ports"][0]["rate"] = rate
-    return replace(one, collectors=data)
+    return replace(evidence, collectors=collectors)
 
 
-def slow(one: NodeEvidence) -> NodeEvidence:
-    return at_rate(one, "200 Gb/sec (4X HDR)")
+def slow(evidence: NodeEvidence) -> NodeEvidence:
+    return at_rate(evidence, "200 Gb/sec (4X HDR)")
 
 
-def without_gpu(one: NodeEvidence) -> NodeEvidence:
-    data = {name: deepcopy(collected) for name, collected in one.collectors.items()}
-    data["nvml"].value["gpus"].pop()
-    data["nvml"].value["count"] = len(data["nvml"].value["gpus"])
-    return replace(one, collectors=data)
+def without_gpu(evidence: NodeEvidence) -> NodeEvidence:
+    collectors = {name: deepcopy(collected) for name, collected in evidence.collectors.items()}
+    collectors["nvml"].value["gpus"].pop()
+    collectors["nvml"].value["count"] = len(collectors["nvml"].value["gpus"])
+    return replace(evidence, collectors=collectors)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def of(*some: NodeEvidence) -> Evidence:
-    return {name: replace(one, node=name) for name, one in zip(NAMES, some, strict=True)}
+    return {name: replace(evidence, node=name) for name, evidence in zip(NAMES, some, strict=True)}
 
 
 def test_nodes_that_all_changed_are_never_false_however_many_of_their_logs_were_read_again(

@@ -55,12 +55,12 @@ def test_what_stands_of_other_nodes_is_written_with_the_time_of_their_own_evalua
 ) -> None:
     keep_verdicts(tmp_path, {"n9": OTHER})
     (written,), left = share(*PASSES)
-    found, began = written
-    assert {name: health.status for name, health in found.items()} == {"n1": TRUE, "n2": TRUE, "n9": FALSE}
+    healths, began = written
+    assert {name: health.status for name, health in healths.items()} == {"n1": TRUE, "n2": TRUE, "n9": FALSE}
     assert began == {"n9": 900.0}
     assert left.statuses == {TRUE: 2, FALSE: 1}
     assert kept_verdicts(tmp_path)["n9"] == OTHER
-    assert {name: one.began for name, one in kept_verdicts(tmp_path).items()} == {
+    assert {name: verdict.began for name, verdict in kept_verdicts(tmp_path).items()} == {
         "n1": 1000.0,
         "n2": 1000.0,
         "n9": 900.0,

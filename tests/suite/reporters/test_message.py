@@ -16,8 +16,8 @@ from clusterproof.reports.history.changes import Change, Changes
 
 def test_a_title_cuts_no_name_and_no_bracket_of_a_nodeset() -> None:
     nodes = [f"gpu{number:04d}" for number in range(1, 400, 3)]
-    found = (Finding(Verdict.FAIL, "14 errors; expected 0", action="replace"),)
-    results = [with_findings(Result("gpu.a", node, Verdict.PASS), found) for node in nodes]
+    findings = (Finding(Verdict.FAIL, "14 errors; expected 0", action="replace"),)
+    results = [with_findings(Result("gpu.a", node, Verdict.PASS), findings) for node in nodes]
     message = message_of("a-cluster", results, 1, Changes(), PACKAGED)
     assert message is not None
     assert len(message.title) <= MAX_TITLE

@@ -71,7 +71,7 @@ def webhook() -> Iterator[Webhook]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *data: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -96,8 +96,8 @@ class Mailbox:
 
 @pytest.fixture
 def mail() -> Iterator[tuple[str, Mailbox]]:
-    def knows(server: object, session: object, envelope: object, mechanism: str, data: LoginPassword) -> AuthResult:
-        return AuthResult(success=data.password == SECRET.encode())
+    def knows(server: object, session: object, envelope: object, mechanism: str, login: LoginPassword) -> AuthResult:
+        return AuthResult(success=login.password == SECRET.encode())
 
     box = Mailbox()
     with socket.socket() as free:
@@ -111,13 +111,13 @@ def mail() -> Iterator[tuple[str, Mailbox]]:
     controller.stop()
 
 
-def over(runs: Runs, *arguments: str, **words: str) -> pytest.RunResult:
+def over(runs: Runs, *arguments: str, **word_of_node: str) -> pytest.RunResult:
     runs.checks(test_it=LIGHT)
-    return runs.over([saying(name, word) for name, word in words.items()], *arguments)
+    return runs.over([saying(name, word) for name, word in word_of_node.items()], *arguments)
 
 
-def shows_no_secret(data: pytest.RunResult, runs: Runs) -> None:
-    assert SECRET not in data.stdout.str() + data.stderr.str()
+def shows_no_secret(run: pytest.RunResult, runs: Runs) -> None:
+    assert SECRET not in run.stdout.str() + run.stderr.str()
     written = [path for path in runs.folder.rglob("*") if path.is_file() and path.suffix != ".args"]
     assert written
     assert all(SECRET.encode() not in path.read_bytes() for path in written)
@@ -128,8 +128,8 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
 ) -> None:
     url, box = mail
     everything = ["--junitxml=j.xml", "--html=h.html", "--log-file=log", "--log-file-level=DEBUG", "-vv", "-l"]
-    data = over(runs, "--notify", webhook.url, f"--notify={url}", *everything, gpu001="bad", gpu002="pass")
-    assert data.ret == 1
+    run = over(runs, "--notify", webhook.url, f"--notify={url}", *everything, gpu001="bad", gpu002="pass")
+    assert run.ret == 1
     (posted,) = webhook.posted
     (sent,) = box.mails
     assert posted["title"] == sent["subject"] == "small: INVESTIGATE gpu001 (word) · 1 fit"
@@ -138,17 +138,17 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
     body = sent.get_body()
     assert body is not None
     assert "FAIL The word is wrong: 1 of 2 nodes (gpu001)" in body.get_content()
-    assert "warning: " not in data.stdout.str()
-    shows_no_secret(data, runs)
+    assert "warning: " not in run.stdout.str()
+    shows_no_secret(run, runs)
 
 
 def test_only_a_change_or_a_failure_is_sent(runs: Runs, webhook: Webhook) -> None:
     arguments = ("--history=history.sqlite", "--notify", webhook.url)
-    data = []
+    counts = []
     for word in ("pass", "pass", "concern", "concern", "bad", "bad", "pass", "pass"):
         over(runs, *arguments, gpu001=word, gpu002="pass")
-        data.append(len(webhook.posted))
-    assert data == [0, 0, 1, 1, 2, 3, 4, 4]
+        counts.append(len(webhook.posted))
+    assert counts == [0, 0, 1, 1, 2, 3, 4, 4]
     assert "1 finding new on gpu001" in webhook.posted[0]["message"]
     assert (webhook.posted[3]["type"], "gone gpu001" in webhook.posted[3]["message"]) == ("success", True)
 
@@ -167,16 +167,16 @@ def test_where_concerns_end_the_run_the_message_says_which(runs: Runs, webhook: 
 
 def test_a_disk_that_was_full_is_sent(runs: Runs, webhook: Webhook) -> None:
     device = full_device(runs.folder / "full")
-    data = over(runs, "--notify", webhook.url, "--report", "out", "--junitxml", str(device), gpu001="pass")
-    assert data.ret == 2
+    run = over(runs, "--notify", webhook.url, "--report", "out", "--junitxml", str(device), gpu001="pass")
+    assert run.ret == 2
     assert "exit code 2" in webhook.posted[0]["message"]
     assert "exit code 2" in (runs.folder / "out" / "summary.txt").read_text()
 
 
 def test_with_workers_there_is_one_message(runs: Runs, webhook: Webhook) -> None:
-    data = over(runs, "-n2", "--notify", webhook.url, gpu001="bad", gpu002="bad")
+    run = over(runs, "-n2", "--notify", webhook.url, gpu001="bad", gpu002="bad")
     assert len(webhook.posted) == 1
-    shows_no_secret(data, runs)
+    shows_no_secret(run, runs)
 
 
 def test_listing_tests_sends_nothing(runs: Runs, webhook: Webhook) -> None:
@@ -203,22 +203,22 @@ def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and does not listen
         nobody = f"mailto://ops:{SECRET}@127.0.0.1:{closed.getsockname()[1]}?to=a@example.com&from=b@example.com"
-        data = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
-    assert data.ret == 1
+        run = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
+    assert run.ret == 1
     assert runs.verdicts == {"gpu001": Verdict.FAIL}
     for service in ("1 (json)", "2 (mailto)"):
-        data.stdout.fnmatch_lines([f"warning: notification {service} was not delivered: *"])
-    shows_no_secret(data, runs)
+        run.stdout.fnmatch_lines([f"warning: notification {service} was not delivered: *"])
+    shows_no_secret(run, runs)
 
 
 @pytest.mark.parametrize("url", [SECRET, f"nothing://{SECRET}", f"slack://{SECRET}", f"json://{SECRET}:99999999"])
 def test_a_url_that_nobody_takes_is_refused_without_being_shown(runs: Runs, url: str) -> None:
-    data = over(runs, "--notify=json://127.0.0.1/", "--notify", url, gpu001="pass")
-    if data.ret != 4:  # Apprise accepts it, and nobody is there
+    run = over(runs, "--notify=json://127.0.0.1/", "--notify", url, gpu001="pass")
+    if run.ret != 4:  # Apprise accepts it, and nobody is there
         assert url.startswith("json")
     else:
-        assert "--notify number 2 is not a URL that Apprise takes" in data.stderr.str() + data.stdout.str()
-    shows_no_secret(data, runs)
+        assert "--notify number 2 is not a URL that Apprise takes" in run.stderr.str() + run.stdout.str()
+    shows_no_secret(run, runs)
 
 
 def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
@@ -229,9 +229,9 @@ def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
 
 def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "apprise", None)
-    data = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
-    assert (data.ret, services.ABSENT in data.stderr.str() + data.stdout.str()) == (4, True)
-    shows_no_secret(data, runs)
+    run = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
+    assert (run.ret, services.ABSENT in run.stderr.str() + run.stdout.str()) == (4, True)
+    shows_no_secret(run, runs)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_a_message_says_where_the_page_is(
     runs.checks(test_it=LIGHT)
     runs.plain("--cluster", runs.cluster([saying("gpu001", "bad")]), f"--notify={webhook.url}", *options)
     (posted,) = webhook.posted
-    found = [line for line in posted["message"].splitlines() if line.startswith("report: ")]
-    assert [fnmatch(line, expected or "") for line in found] == ([True] if expected else [])
+    lines = [line for line in posted["message"].splitlines() if line.startswith("report: ")]
+    assert [fnmatch(line, expected or "") for line in lines] == ([True] if expected else [])
 
 
 def test_the_page_is_there_when_the_message_arrives(runs: Runs, webhook: Webhook) -> None:

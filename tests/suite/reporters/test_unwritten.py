@@ -28,9 +28,9 @@ def test_a_device_or_a_link_that_takes_no_report_stays(options: tuple[str, ...],
     ended = runs.run("--cluster", str(runs.cluster([saying("gpu1", "pass")])), "--no-report", *options, str(named))
     assert ended.ret == 2
     assert (named.is_symlink(), stat.S_ISCHR(device.stat().st_mode)) == (is_link, True)
-    words = " ".join(ended.stdout.str().split())
-    assert f"warning: {options[-1]} is not whole: No space left on device; expected room for all of it" in words
-    assert "generated" not in words.lower()
+    output = " ".join(ended.stdout.str().split())
+    assert f"warning: {options[-1]} is not whole: No space left on device; expected room for all of it" in output
+    assert "generated" not in output.lower()
 
 
 def test_half_a_file_is_removed_and_what_was_no_file_stays(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def _less(rule: Mapping[str, Any], verb: str, resource: str) -> Iterator[Mapping
     if verb not in rule["verbs"] or resource not in rule["resources"]:
         yield rule
         return
-    resources = [one for one in rule["resources"] if one != resource]
-    verbs = [one for one in rule["verbs"] if one != verb]
+    resources = [kept for kept in rule["resources"] if kept != resource]
+    verbs = [kept for kept in rule["verbs"] if kept != verb]
     if resources:
         yield {**rule, "resources": resources}
     if verbs:
@@ -75,9 +75,14 @@ class Bed:
     def _may(self, user: str, rule: Mapping[str, Any], namespace: str) -> bool:
         """Whether the API server, which learns of a role after a moment, grants a rule to a user."""
         resource, _, subresource = rule["resources"][0].partition("/")
-        asked = {"verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource, "namespace": namespace}
-        asked |= {"subresource": subresource, "name": next(iter(rule.get("resourceNames", [])), "")}
-        review = {"spec": {"user": user, "resourceAttributes": asked}}
+        attributes = {
+            "verb": rule["verbs"][0],
+            "group": rule["apiGroups"][0],
+            "resource": resource,
+            "namespace": namespace,
+        }
+        attributes |= {"subresource": subresource, "name": next(iter(rule.get("resourceNames", [])), "")}
+        review = {"spec": {"user": user, "resourceAttributes": attributes}}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         return bool(self.plane.call("POST", path, review)["status"]["allowed"])
 
@@ -123,13 +128,13 @@ class Bed:
 def left(plane: ControlPlane) -> list[str]:
     """What remains of a run in the namespace."""
     return [
-        f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
+        f"{kind.rpartition('/')[2]}/{entry['metadata']['name']}"
         for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
-        for one in plane.items(kind)
+        for entry in plane.items(kind)
     ] + [
-        f"configmaps/{one['metadata']['name']}"
-        for one in plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
-        if one["metadata"]["name"] != "kube-root-ca.crt"
+        f"configmaps/{entry['metadata']['name']}"
+        for entry in plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+        if entry["metadata"]["name"] != "kube-root-ca.crt"
     ]
 
 

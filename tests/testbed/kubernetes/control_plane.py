@@ -58,9 +58,9 @@ class ControlPlane:
 
     def call(self, method: str, path: str, body: object = None, kind: str = "application/json") -> dict[str, Any]:
         """Send one request as administrator. Raises urllib.error.HTTPError."""
-        data = None if body is None else json.dumps(body).encode()
+        content = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": kind}
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        request = urllib.request.Request(self.url + path, content, headers, method=method)
         with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=self.ca), timeout=600) as answer:
             return dict(json.loads(answer.read()))
 
@@ -94,16 +94,16 @@ class ControlPlane:
         finally:
             self._restart_controllers()
 
-    def _restart_controllers(self, *words: str) -> None:
+    def _restart_controllers(self, *arguments: str) -> None:
         assert self.controllers
         self.controllers.stop()
-        self.controllers = started_again(self.controllers, [*self.controllers_words, *words])
+        self.controllers = started_again(self.controllers, [*self.controllers_words, *arguments])
 
     def kubeconfig(self, token: str = ADMIN, **of_cluster: str) -> Path:
         """A kubeconfig whose only context is `bed`."""
         path = self.folder / f"kubeconfig-{token[-12:]}"
         cluster = {"server": self.url, "certificate-authority": str(self.ca), **of_cluster}
-        data = {
+        document = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "bed", "cluster": cluster}],
@@ -111,13 +111,13 @@ class ControlPlane:
             "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}],
             "current-context": "bed",
         }
-        path.write_text(json.dumps(data))  # JSON is YAML
+        path.write_text(json.dumps(document))  # JSON is YAML
         return path
 
     def requests(self, user: str) -> list[Mapping[str, Any]]:
         """A user's requests in the audit log, in order; long ones also with their state at the end."""
         lines = (self.folder / "audit.log").read_text().splitlines()
-        return [one for one in map(json.loads, lines) if one["user"].get("username") == user]
+        return [request for request in map(json.loads, lines) if request["user"].get("username") == user]
 
 
 @contextlib.contextmanager
@@ -189,7 +189,7 @@ def _has_accounts(plane: ControlPlane) -> bool:
 @contextlib.contextmanager
 def scheduler(plane: ControlPlane) -> Iterator[Running]:
     """Run a scheduler until the block ends."""
-    words: list[str | Path] = [program("kube-scheduler"), f"--kubeconfig={plane.kubeconfig()}"]
-    words += ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--leader-elect=false"]
-    with running(plane.folder / "scheduler.log", words) as started:
+    command: list[str | Path] = [program("kube-scheduler"), f"--kubeconfig={plane.kubeconfig()}"]
+    command += ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--leader-elect=false"]
+    with running(plane.folder / "scheduler.log", command) as started:
         yield started

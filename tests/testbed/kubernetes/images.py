@@ -53,10 +53,10 @@ def program_files(*names: str) -> dict[str, Path]:
 
 def with_libraries(files: Iterable[Path]) -> dict[str, Path]:
     """These files and the libraries they are linked with, at this machine's paths."""
-    found = {str(file): file for file in files}
-    linked = [file for file in found.values() if file.suffix not in (".py", ".txt", ".conf", ".ini", ".h")]
-    said = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False).stdout if linked else ""
-    return found | {path: Path(path) for path in sorted(set(LIBRARY.findall(said)))}
+    by_path = {str(file): file for file in files}
+    linked = [file for file in by_path.values() if file.suffix not in (".py", ".txt", ".conf", ".ini", ".h")]
+    output = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False).stdout if linked else ""
+    return by_path | {path: Path(path) for path in sorted(set(LIBRARY.findall(output)))}
 
 
 def _programs(names: Iterable[str]) -> dict[str, Path]:
@@ -88,8 +88,8 @@ def archive(files: Mapping[str, Path], names: Sequence[str], **settings: object)
 def _tar(files: dict[str, bytes]) -> bytes:
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as tar:
-        for name, data in files.items():
+        for name, content in files.items():
             member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o755
-            tar.addfile(member, io.BytesIO(data))
+            member.size, member.mode = len(content), 0o755
+            tar.addfile(member, io.BytesIO(content))
     return whole.getvalue()

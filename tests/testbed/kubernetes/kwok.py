@@ -70,14 +70,14 @@ def _kwok(plane: ControlPlane, folder: Path, names: Sequence[str], end: str) -> 
     of_logs = {"metadata": {"name": "all"}, "spec": {"logs": [{"logsFile": str(file)}]}}
     rules = [*STAGES, {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterLogs", **of_logs}]
     config.write_text("\n---\n".join(map(json.dumps, rules)))  # JSON is YAML
-    words: list[str | Path] = [
+    command: list[str | Path] = [
         installed.folder("kubernetes") / "kwok",
         f"--kubeconfig={plane.kubeconfig()}",
         f"--config={config}",
     ]
-    words += [f"--manage-nodes-with-label-selector={LABEL}=yes", f"--server-address=127.0.0.1:{port}"]
-    words += [f"--tls-cert-file={plane.ca}", f"--tls-private-key-file={plane.ca.with_suffix('.key')}"]
-    with running(folder / "kwok.log", words) as process:
+    command += [f"--manage-nodes-with-label-selector={LABEL}=yes", f"--server-address=127.0.0.1:{port}"]
+    command += [f"--tls-cert-file={plane.ca}", f"--tls-private-key-file={plane.ca.with_suffix('.key')}"]
+    with running(folder / "kwok.log", command) as process:
         wait_until(lambda: _is_up(port), "up", process)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: plane.call("POST", "/api/v1/nodes", _node(name, port)), names))

@@ -63,9 +63,9 @@ class Machine:
 
     def ready(self) -> str:
         """True, False or Unknown, as Kubernetes writes it; empty for a node that does not exist yet."""
-        found = [node for node in self.plane.items("/api/v1/nodes") if node["metadata"]["name"] == self.name]
-        conditions = found[0]["status"].get("conditions", ()) if found else ()
-        return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
+        nodes = [node for node in self.plane.items("/api/v1/nodes") if node["metadata"]["name"] == self.name]
+        conditions = nodes[0]["status"].get("conditions", ()) if nodes else ()
+        return next((str(condition["status"]) for condition in conditions if condition["type"] == "Ready"), "")
 
     def set_address(self, address: str) -> None:
         """Set the node's address, as a cloud controller does."""
@@ -105,14 +105,14 @@ class Machine:
             file.write_text(before)
             self._begin_anew(self.kubelet_words)
 
-    def _begin_anew(self, words: list[str | Path]) -> int:
+    def _begin_anew(self, command: list[str | Path]) -> int:
         """Stop the kubelet and start a new one without its state."""
         assert self.kubelet
         self.kubelet.stop(signal.SIGKILL)
         states = [self.folder / "kubelet" / f"{kind}_manager_state" for kind in ("cpu", "memory")]
         for state in states:
             state.unlink(missing_ok=True)
-        self.kubelet = started_again(self.kubelet, words)
+        self.kubelet = started_again(self.kubelet, command)
         wait_until(lambda: all(state.exists() for state in states), "keeping its state", self.kubelet)
         wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
         return self.kubelet.process.pid
@@ -140,10 +140,10 @@ def machine(
     (folder / "spec.json").write_text(json.dumps(_spec(devices)))
     (folder / "images.tar").write_bytes(archive({"/pause": program("pause")}, [SANDBOX, KUBE_PROXY]))
     (folder / "kubelet.json").write_text(json.dumps(_kubelet(folder, cgroup, port, address)))
-    words: list[str | Path] = [*host, program("kubelet"), f"--config={folder}/kubelet.json"]
-    words += [f"--kubeconfig={plane.kubeconfig()}", f"--root-dir={folder}/kubelet"]
-    words += [f"--hostname-override={name}", "--cloud-provider=external"]
-    node = Machine(name, folder, plane, words, port)
+    command: list[str | Path] = [*host, program("kubelet"), f"--config={folder}/kubelet.json"]
+    command += [f"--kubeconfig={plane.kubeconfig()}", f"--root-dir={folder}/kubelet"]
+    command += [f"--hostname-override={name}", "--cloud-provider=external"]
+    node = Machine(name, folder, plane, command, port)
     with contextlib.ExitStack() as stack:
         stack.callback(_unmount, folder)
         stack.callback(_remove_cgroup, cgroup)
@@ -154,7 +154,7 @@ def machine(
         imported = _ctr(folder, "images", "import", str(folder / "images.tar"))
         assert imported.returncode == 0, imported.stderr
         stack.callback(_end_containers, folder)
-        node.kubelet = stack.enter_context(running(folder / "kubelet.log", words))
+        node.kubelet = stack.enter_context(running(folder / "kubelet.log", command))
         stack.callback(lambda: node.kubelet and node.kubelet.stop())  # the one running by then
         wait_until(lambda: node.ready() == "True", "ready", node.kubelet)
         node.set_address(address)
@@ -201,8 +201,8 @@ def _spec(devices: Sequence[str]) -> object:
     return spec
 
 
-def _ctr(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = ["ctr", "-a", f"{folder}/containerd.sock", "-n", "k8s.io", *words]
+def _ctr(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["ctr", "-a", f"{folder}/containerd.sock", "-n", "k8s.io", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 

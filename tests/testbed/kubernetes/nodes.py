@@ -79,7 +79,7 @@ def nodes(names: Sequence[str], devices: Sequence[str] = ()) -> Iterator[Nodes]:
                 return made
 
             with ThreadPoolExecutor(len(names)) as pool:
-                for done in [pool.submit(started, *one) for one in _addresses(names)]:
+                for done in [pool.submit(started, *row) for row in _addresses(names)]:
                     stack.push(done.result())
             stack.enter_context(scheduler(plane))
         yield Nodes(plane, machines, hosts, switch)
@@ -102,8 +102,8 @@ def _joined(pid: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _host(switch: int, name: str, address: str) -> Iterator[int]:
     """A host on the switch; yields the process that holds its namespaces."""
-    words = [system_program("unshare"), "--net", "--uts", "/bin/sh", "-c", HOST, name]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as host:
+    command = [system_program("unshare"), "--net", "--uts", "/bin/sh", "-c", HOST, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as host:
         assert host.stdin
         assert host.stdout
         assert host.stdout.readline() == b"ready\n"

@@ -36,22 +36,22 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(log: Path, words: Sequence[str | Path]) -> Iterator[Running]:
+def running(log: Path, command: Sequence[str | Path]) -> Iterator[Running]:
     """Run a program in its own process group until the block ends."""
     with log.open("ab") as output:
-        process = subprocess.Popen(list(words), stdout=output, stderr=output, start_new_session=True, cwd="/")
-    one = Running(process, log)
+        process = subprocess.Popen(list(command), stdout=output, stderr=output, start_new_session=True, cwd="/")
+    started = Running(process, log)
     try:
-        yield one
+        yield started
     finally:
-        one.stop()
+        started.stop()
 
 
-def started_again(one: Running, words: Sequence[str | Path]) -> Running:
+def started_again(ended: Running, command: Sequence[str | Path]) -> Running:
     """Restart a program that was stopped, with the same log."""
-    with one.log.open("ab") as log:
-        process = subprocess.Popen(list(words), stdout=log, stderr=log, start_new_session=True, cwd="/")
-    return Running(process, one.log)
+    with ended.log.open("ab") as log:
+        process = subprocess.Popen(list(command), stdout=log, stderr=log, start_new_session=True, cwd="/")
+    return Running(process, ended.log)
 
 
 def wait_until(is_so: Callable[[], object], what: str, of: Running | None = None) -> None:

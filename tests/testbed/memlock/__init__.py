@@ -31,5 +31,5 @@ def limits_files(limits: Mapping[str, str]) -> dict[str, Content]:
 
 def limits_row(name: str, limit: str) -> str:
     """The corresponding row of /proc/PID/limits."""
-    _, words, unit = ROWS[name]
-    return ROW.format(words, limit, limit, unit)
+    _, description, unit = ROWS[name]
+    return ROW.format(description, limit, limit, unit)

@@ -69,10 +69,10 @@ def gpu_lines(node: str, index: int, address: str, values: Values) -> str:
     """One GPU's part of the file: PCI address, identity, and differences from an H100."""
     identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{node}-gpu{index}")
     own = {"uuid": f"GPU-{identity}", "serial": 1650000000000 + identity.int % 10**9, "pci": address}
-    data = {**H100, **own, **values}
-    data.setdefault("power_limit_default_w", data["power_limit_w"])
-    data["pcie_gen_max"] = max(data["pcie_gen"], values.get("pcie_gen_max", 0))  # type: ignore[call-overload]
-    lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in data.items()]
+    of_gpu = {**H100, **own, **values}
+    of_gpu.setdefault("power_limit_default_w", of_gpu["power_limit_w"])
+    of_gpu["pcie_gen_max"] = max(of_gpu["pcie_gen"], values.get("pcie_gen_max", 0))  # type: ignore[call-overload]
+    lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in of_gpu.items()]
     return "\n".join([f"[gpu {index}]", *lines]) + "\n"
 
 

@@ -28,17 +28,17 @@ def recorded() -> TrainingRun:
     return watched()
 
 
-def losing_gpu(words: str, *, is_gone: bool) -> TrainingRun:
+def losing_gpu(message: str, *, is_gone: bool) -> TrainingRun:
     """A run in which a tool cannot read a GPU after 50 minutes."""
     run = vanishing()
-    run.data.samples.lose(GpuLost("gpu001", "gpu3", BEGAN_S + LOST_S, words, is_gone=is_gone))
+    run.data.samples.lose(GpuLost("gpu001", "gpu3", BEGAN_S + LOST_S, message, is_gone=is_gone))
     return run
 
 
-def out_of_reach(words: str) -> TrainingRun:
+def out_of_reach(message: str) -> TrainingRun:
     """A run at whose end a tool does not reach a node's driver."""
     run = watched()
-    run.data.samples.lose(GpuLost("gpu001", "", BEGAN_S + END_S, words, is_gone=False))
+    run.data.samples.lose(GpuLost("gpu001", "", BEGAN_S + END_S, message, is_gone=False))
     return run
 
 
@@ -46,7 +46,14 @@ def vanishing() -> TrainingRun:
     """A run without samples of one GPU after 50 minutes."""
     data = RunData()
     gone = ("gpu001", "gpu3")
-    data.add((one for one in readings() if (one.node, one.device) != gone or one.time_s < BEGAN_S + LOST_S), "made up")
+    data.add(
+        (
+            reading
+            for reading in readings()
+            if (reading.node, reading.device) != gone or reading.time_s < BEGAN_S + LOST_S
+        ),
+        "made up",
+    )
     return TrainingRun("made-up", data)
 
 

@@ -14,7 +14,7 @@ def parts(step: int) -> dict[str, float]:
     return {"data": 0.01, "init": 3.0 if step == 1 else 0.0, "checkpoint": 0.5 if step % 100 == 0 else 0.0}
 
 
-def one(_step: int) -> float:
+def one_second(_step: int) -> float:
     """One second for each step."""
     return 1.0
 
@@ -55,25 +55,25 @@ FAULTS = (
     ),
     RunFault(
         "a data loader without workers",
-        lambda: stepping(one, lambda step: {**parts(step), "data": 0.4}),
+        lambda: stepping(one_second, lambda step: {**parts(step), "data": 0.4}),
         {"run.data_wait": CONCERN},
         "waits for data for 40",
     ),
     RunFault(
         "collectives that nothing hides",
-        lambda: stepping(one, lambda step: {**parts(step), "exposed communication": 0.3}),
+        lambda: stepping(one_second, lambda step: {**parts(step), "exposed communication": 0.3}),
         {"run.comm_exposed": CONCERN},
         "% of its steps only collectives run; expected at most 20 %",
     ),
     RunFault(
         "half an hour until the first step",
-        lambda: stepping(one, lambda step: {**parts(step), "init": 1800.0 if step == 1 else 0.0}),
+        lambda: stepping(one_second, lambda step: {**parts(step), "init": 1800.0 if step == 1 else 0.0}),
         {"run.init_time": CONCERN},
         "1800 s to the first step; expected at most 1200 s",
     ),
     RunFault(
         "a minute until the first step of a run of seven",
-        lambda: stepping(one, lambda step: {**parts(step), "init": 60.0 if step == 1 else 0.0}),
+        lambda: stepping(one_second, lambda step: {**parts(step), "init": 60.0 if step == 1 else 0.0}),
         {"run.init_time": CONCERN},
         "60 s to the first step, 13.1 % of all that was logged",
     ),
@@ -88,7 +88,7 @@ FAULTS = (
     ),
     RunFault(
         "a log of fifty steps",
-        lambda: stepping(one, lambda step: {**parts(step), "init": 0.0}, steps=55),
+        lambda: stepping(one_second, lambda step: {**parts(step), "init": 0.0}, steps=55),
         {"run.step_outliers": INCOMPLETE, "run.step_drift": INCOMPLETE, "run.checkpoint_share": INCOMPLETE},
         "50 steps behind the warm-up; expected at least 100",
     ),

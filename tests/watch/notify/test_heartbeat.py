@@ -59,7 +59,7 @@ def switch(certificate: Path | None = None) -> Iterator[Switch]:
                 self.send_header("Retry-After", made.after)
             self.end_headers()
 
-        def log_message(self, *data: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
@@ -94,14 +94,14 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_switch_is_told_after_a_tick_and_not_before() -> None:
-    with switch() as one:
-        beats = Heartbeat(one.url, print)
+    with switch() as receiver:
+        beats = Heartbeat(receiver.url, print)
         time.sleep(0.2)
-        assert one.heard == []
+        assert receiver.heard == []
         beats.ticked()
-        until(lambda: one.heard)
+        until(lambda: receiver.heard)
         beats.close()
-    assert one.heard == [f"/{SECRET}?m=ok clusterproof"]
+    assert receiver.heard == [f"/{SECRET}?m=ok clusterproof"]
 
 
 def test_of_a_tick_before_the_pause_nothing_is_told_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,21 +127,21 @@ def test_of_a_tick_before_the_pause_nothing_is_told_after_it(monkeypatch: pytest
     [(404, "HTTP 404; expected 2xx"), (500, "HTTP 500; expected 2xx"), (301, "HTTP 301; expected 2xx"), (202, "")],
 )
 def test_what_a_switch_answers_is_said_and_no_redirection_is_followed(status: int, words: str) -> None:
-    with switch() as one:
-        one.status = status
-        assert send(one.url, []) == words
-    assert len(one.heard) == 1
+    with switch() as receiver:
+        receiver.status = status
+        assert send(receiver.url, []) == words
+    assert len(receiver.heard) == 1
 
 
 def test_a_heartbeat_that_fails_is_said_once_and_once_that_it_is_taken_again() -> None:
     own: list[str] = []
-    with switch() as one:
-        one.status = 503
-        beats = Heartbeat(one.url, own.append)
+    with switch() as receiver:
+        receiver.status = 503
+        beats = Heartbeat(receiver.url, own.append)
         for number in range(3):
-            until(lambda number=number: beats.ticked() or len(one.heard) > number)  # type: ignore[misc]
+            until(lambda number=number: beats.ticked() or len(receiver.heard) > number)  # type: ignore[misc]
         until(lambda: beats.outage.is_failing)
-        one.status = 200
+        receiver.status = 200
         until(lambda: beats.ticked() or not beats.outage.is_failing)
         beats.close()
     assert len(own) == 2
@@ -154,13 +154,13 @@ def test_a_heartbeat_that_is_refused_is_sent_again_after_pauses_like_those_of_a_
 ) -> None:
     failures: list[int] = []
     monkeypatch.setattr(heartbeat, "pause_s", lambda count, _asked_s: failures.append(count) or pause_s(count))
-    with switch() as one:
-        one.status = 503
-        beats = Heartbeat(one.url, print)
+    with switch() as receiver:
+        receiver.status = 503
+        beats = Heartbeat(receiver.url, print)
         until(lambda: beats.ticked() or len(failures) >= 3)
-        one.status = 200
+        receiver.status = 200
         until(lambda: beats.ticked() or not beats.outage.is_failing)
-        one.status, taken = 503, len(failures)
+        receiver.status, taken = 503, len(failures)
         until(lambda: beats.ticked() or len(failures) > taken)
         beats.close()
     assert failures[: taken + 1] == [*range(1, taken + 1), 1]
@@ -172,27 +172,27 @@ def test_a_heartbeat_that_is_refused_is_sent_again_after_pauses_like_those_of_a_
 def test_a_switch_that_is_asked_too_often_is_given_the_pause_that_it_asks_for(
     status: int, after: str, pauses: list[float]
 ) -> None:
-    asked: list[float] = []
-    with switch() as one:
-        one.status, one.after = status, after
-        assert send(one.url, asked) == f"HTTP {status}; expected 2xx"
-    assert asked == pauses
+    slept: list[float] = []
+    with switch() as receiver:
+        receiver.status, receiver.after = status, after
+        assert send(receiver.url, slept) == f"HTTP {status}; expected 2xx"
+    assert slept == pauses
 
 
 def test_a_pause_that_a_switch_asks_for_is_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
-    monkeypatch.setattr(heartbeat, "pause_s", lambda _count, asked_s: asked.append(asked_s) or 0.01)
-    with switch() as one:
-        one.status, one.after = 429, "40"
-        beats = Heartbeat(one.url, print)
-        until(lambda: beats.ticked() or asked)
+    pauses: list[float] = []
+    monkeypatch.setattr(heartbeat, "pause_s", lambda _count, asked_s: pauses.append(asked_s) or 0.01)
+    with switch() as receiver:
+        receiver.status, receiver.after = 429, "40"
+        beats = Heartbeat(receiver.url, print)
+        until(lambda: beats.ticked() or pauses)
         beats.close()
-    assert asked[0] == 40.0
+    assert pauses[0] == 40.0
 
 
 def test_nobody_who_listens_is_said_without_the_url() -> None:
-    with switch() as one:
-        url = one.url
+    with switch() as receiver:
+        url = receiver.url
     assert send(url, []) == "ConnectionRefusedError: Connection refused"
     assert SECRET not in send(f"http://nowhere.invalid/{SECRET}", [])
 
@@ -204,13 +204,13 @@ def test_a_switch_over_tls_is_asked_where_its_certificate_is_trusted(
     if not shutil.which("openssl"):
         pytest.skip("no openssl to make a certificate with")
     pem = tmp_path / "both.pem"
-    words = "req -x509 -nodes -newkey rsa:2048 -subj /CN=switch -addext subjectAltName=IP:127.0.0.1 -days 2"
+    arguments = "req -x509 -nodes -newkey rsa:2048 -subj /CN=switch -addext subjectAltName=IP:127.0.0.1 -days 2"
     subprocess.run(
-        ["openssl", *words.split(), "-keyout", pem, "-out", tmp_path / "ca"], check=True, capture_output=True
+        ["openssl", *arguments.split(), "-keyout", pem, "-out", tmp_path / "ca"], check=True, capture_output=True
     )
     pem.write_text(pem.read_text() + (tmp_path / "ca").read_text())
-    with switch(pem) as one:
-        url = one.url.replace("http:", "https:")
+    with switch(pem) as receiver:
+        url = receiver.url.replace("http:", "https:")
         assert send(url, []) == "SSLCertVerificationError: self-signed certificate"
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
         assert send(url, []) == ""
@@ -237,14 +237,14 @@ def test_the_url_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "--heartbeat is not a URL" in capsys.readouterr().err
 
 
-def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> Controller:
+def controlled(receiver: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> Controller:
     """A watch without nodes, with heartbeats."""
     cluster = Cluster("day", "local", (Target("localhost"),))
     settings = WatchSettings(SamplerOptions(0.02), Limits(), ProbeOptions())
     controller = Controller(cluster, watched.day.watch, settings, None, print, watched.sinks)
     monkeypatch.setattr(controller, "_visit", lambda _: controller._events.put(None))
     monkeypatch.setattr(controller, "_connect", lambda: None)
-    watched.sinks.beat(one.url)
+    watched.sinks.beat(receiver.url)
     return controller
 
 
@@ -254,22 +254,22 @@ def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None
     look = watched.day.watch.check_silence
 
     def hangs(now: float) -> object:
-        if len(one.heard) >= 2:
+        if len(receiver.heard) >= 2:
             is_hung.set()
             may_go_on.wait(TIMEOUT_S)
         return look(now)
 
     monkeypatch.setattr(watched.day.watch, "check_silence", hangs)
-    with switch() as one, watched.sinks:
-        controller = controlled(one, watched, monkeypatch)
+    with switch() as receiver, watched.sinks:
+        controller = controlled(receiver, watched, monkeypatch)
         thread = threading.Thread(target=controller.run)
         thread.start()
         assert is_hung.wait(TIMEOUT_S)
-        most = len(one.heard) + 1  # one may be in transit
+        most = len(receiver.heard) + 1  # one may be in transit
         time.sleep(0.5)
-        assert len(one.heard) <= most
+        assert len(receiver.heard) <= most
         may_go_on.set()
-        until(lambda: len(one.heard) > most)
+        until(lambda: len(receiver.heard) > most)
         controller.stop()
         thread.join(TIMEOUT_S)
     assert not any(thread.name == "watch-heartbeat" for thread in threading.enumerate())
@@ -277,9 +277,9 @@ def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_metrics_show_a_heartbeat_that_is_not_taken() -> None:
     watched = OfDay().hello()
-    with switch() as one, watched.sinks:
-        one.status = 500
-        watched.sinks.beat(one.url)
+    with switch() as receiver, watched.sinks:
+        receiver.status = 500
+        watched.sinks.beat(receiver.url)
         assert watched.read['trouble{part="heartbeat"}'] == 0
         until(lambda: watched.sinks.ticked() or watched.read['trouble{part="heartbeat"}'] == 1)
     assert SECRET not in str(watched.own)

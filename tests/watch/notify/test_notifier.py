@@ -24,25 +24,25 @@ from tests.watch.sinks_of_day import OfDay
 
 def notifications(changes: Iterable[Change]) -> list[Any]:
     """The notifications a receiver finally gets about changes that came singly while it accepted none."""
-    outbox, found = Outbox("prod"), []
-    for one in changes:
-        for entry in outbox.taking([one], 1.7e9):
+    outbox, sent = Outbox("prod"), []
+    for changed in changes:
+        for entry in outbox.taking([changed], 1.7e9):
             outbox.apply(entry)
     while group := next(outbox.groups(), None):
         entry = outbox.freezing(group)
         outbox.apply(entry)
-        found.append(json.loads(outbox.notification(entry["freeze"]).to_json()))
+        sent.append(json.loads(outbox.notification(entry["freeze"]).to_json()))
         outbox.apply({"sent": entry["freeze"]})
-    return found
+    return sent
 
 
 def test_a_storm_is_one_notification_with_a_nodeset() -> None:
-    (one,) = notifications(change(f"gpu{at:04d}") for at in range(1000))
-    findings = one.pop("findings")
+    (notification,) = notifications(change(f"gpu{at:04d}") for at in range(1000))
+    findings = notification.pop("findings")
     assert [finding["node"] for finding in findings] == [f"gpu{at:04d}" for at in range(1000)]
     assert len({finding["id"] for finding in findings}) == 1000
-    assert (one.pop("id")[-2:], len(one.pop("incident"))) == ("-1", 20)
-    assert one == {
+    assert (notification.pop("id")[-2:], len(notification.pop("incident"))) == ("-1", 20)
+    assert notification == {
         "version": 1,
         "cluster": "prod",
         "time": 1.7e9,
@@ -77,22 +77,22 @@ def test_a_storm_is_one_notification_with_a_nodeset() -> None:
 def test_the_order_of_each_finding_is_kept_and_nothing_closes_that_was_not_opened(
     changes: Sequence[Change], said: Sequence[tuple[str, str]]
 ) -> None:
-    assert [(one["kind"], one["nodes"]) for one in notifications(changes)] == list(said)
+    assert [(notification["kind"], notification["nodes"]) for notification in notifications(changes)] == list(said)
 
 
 def test_opened_worse_and_closed_of_a_finding_have_one_incident_and_each_its_own_id() -> None:
     kinds = (ChangeKind.OPENED, ChangeKind.WORSE, ChangeKind.CLOSED)
     every = notifications(change(node, kind, device="GPU 1") for kind in kinds for node in ("a", "b"))
-    assert len({one["incident"] for one in every}) == 1
-    assert len({one["id"] for one in every}) == 3
+    assert len({notification["incident"] for notification in every}) == 1
+    assert len({notification["id"] for notification in every}) == 3
     (alone, *_) = notifications([change("a", device="GPU 1")])
     assert alone["incident"] == alone["findings"][0]["id"] == every[0]["findings"][0]["id"]
 
 
 def test_devices_are_named_and_bounded() -> None:
-    (one,) = notifications(change("a", device=f"GPU {at}") for at in range(500))
-    assert one["devices"][:2] == ["a GPU 0", "a GPU 1"]
-    assert (len(one["devices"]), one["change_count"]) == (notify.MAX_DEVICES, 500)
+    (notification,) = notifications(change("a", device=f"GPU {at}") for at in range(500))
+    assert notification["devices"][:2] == ["a GPU 0", "a GPU 1"]
+    assert (len(notification["devices"]), notification["change_count"]) == (notify.MAX_DEVICES, 500)
 
 
 def test_after_growing_pauses_of_a_minute_at_most_and_never_before_the_receiver_asks() -> None:
@@ -138,7 +138,7 @@ def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_
     notified.notifier.queue([change("a", rule="gpu.no_xid")])
     notified.counted("failed", 2)
     notified.notifier.queue([change(node) for node in ("b", "c", "d")])
-    notified.until(lambda: any(one["check"] == "watch.silent" for one in server.refused))
+    notified.until(lambda: any(notification["check"] == "watch.silent" for notification in server.refused))
     notified.notifier.queue([change(node, ChangeKind.CLOSED) for node in ("b", "c", "d")])
     server.status = 200
     notified.counted("delivered", 3).notifier.close()
@@ -146,7 +146,9 @@ def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_
     assert of_silence == ["opened", "closed"]
     assert ("opened", "a") in server.said
     assert len(server.taken) == 3
-    assert {one["id"] for one in server.refused} <= {one["id"] for one in server.taken}
+    assert {notification["id"] for notification in server.refused} <= {
+        notification["id"] for notification in server.taken
+    }
     assert len(notified.own) == 2
     assert "exit code 1: HTTP 500" in notified.own[0]
     assert notified.own[1] == "notifications are delivered again"
@@ -172,7 +174,10 @@ def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: py
     notified.notifier.queue([change("a"), change("b"), change("a", rule="gpu.no_xid")])
     notified.counted("delivered", 2).notifier.close()
     received = lines(tmp_path / "received")
-    assert [(one["check"], one["nodes"]) for one in received] == [("watch.silent", "a,b"), ("gpu.no_xid", "a")]
+    assert [(notification["check"], notification["nodes"]) for notification in received] == [
+        ("watch.silent", "a,b"),
+        ("gpu.no_xid", "a"),
+    ]
     assert notified.own == []
 
 
@@ -185,11 +190,13 @@ def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     for count, node in enumerate(("a", "b", "c"), start=1):
         notified.notifier.queue([change(node)])
         notified.counted("failed", count)
-        notified.until(lambda node=node: any(one["nodes"] == node for one in lines(tmp_path / "received")))  # type: ignore[misc]
+        notified.until(
+            lambda node=node: any(notification["nodes"] == node for notification in lines(tmp_path / "received"))
+        )  # type: ignore[misc]
     notified.notifier.close()
-    words = "a notification was not delivered: {} ended with exit code 1: no such channel (of watch.silent, a); {}"
+    message = "a notification was not delivered: {} ended with exit code 1: no such channel (of watch.silent, a); {}"
     again = "it is sent again until it is, and watching goes on"
-    assert notified.own[0] == words.format(Path(sys.executable).name, again)
+    assert notified.own[0] == message.format(Path(sys.executable).name, again)
     lost = "they are lost; expected --record DIR, where they wait for the next watch"
     assert notified.own[1:] == [f"not delivered when the watch ended: 3 changes by {Path(sys.executable).name}; {lost}"]
     assert notified.notifier.is_failing
@@ -198,10 +205,10 @@ def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
 @pytest.mark.long
 def test_a_pause_that_a_program_asks_for_is_heard_whatever_it_says_after_that() -> None:
     trace = "".join(f"trace line {at} {60 * '.'}\\n" for at in range(99))
-    told = ReceiverProgram(
+    delivery = ReceiverProgram(
         [sys.executable, "-c", f"import sys; sys.stderr.write('Retry-After: 20\\n{trace}down'); sys.exit(3)"]
     ).send(_notification())
-    assert (told.after_s, told.why) == (20.0, f"{Path(sys.executable).name} ended with exit code 3: down")
+    assert (delivery.after_s, delivery.why) == (20.0, f"{Path(sys.executable).name} ended with exit code 3: down")
 
 
 def _notification() -> Notification:
@@ -218,7 +225,7 @@ def test_a_disk_that_is_full_delays_what_a_program_is_told(tmp_path: Path, monke
         notified.notifier.queue([change("a")])
         notified.counted("failed")
     notified.counted("delivered").notifier.close()
-    assert [one["nodes"] for one in lines(tmp_path / "received")] == ["a"]
+    assert [notification["nodes"] for notification in lines(tmp_path / "received")] == ["a"]
     assert "No space left on device" in notified.own[0]
     assert notified.own[1] == "notifications are delivered again"
 
@@ -256,7 +263,7 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
     notified = Notified(keeping(tmp_path / "received"))
     notified.notifier.queue([change("a"), change("a", ChangeKind.CLOSED)])
     notified.notifier.close()
-    assert [one["kind"] for one in lines(tmp_path / "received")] == ["opened", "closed"]
+    assert [notification["kind"] for notification in lines(tmp_path / "received")] == ["opened", "closed"]
     monkeypatch.setattr(notifier, "END_S", 0.5)
     hangs = Notified(["sleep", "600"])
     hangs.notifier.queue([change("a"), change("a", rule="gpu.no_xid")])
@@ -273,8 +280,12 @@ def test_a_watch_tells_each_of_what_it_says_and_counts_that(tmp_path: Path) -> N
         watched.day.silence(60)
         sinks.report(watched.day.said)
     for file in files:
-        (one,) = lines(file)
-        assert (one["cluster"], one["check"], one["kind"]) == ("prod", "watch.silent", "opened")
-        assert one["nodes"] == "gpu001"
+        (notification,) = lines(file)
+        assert (notification["cluster"], notification["check"], notification["kind"]) == (
+            "prod",
+            "watch.silent",
+            "opened",
+        )
+        assert notification["nodes"] == "gpu001"
     assert watched.read['notifications_total{outcome="delivered"}'] == 2
     assert watched.read['trouble{part="notify"}'] == 0

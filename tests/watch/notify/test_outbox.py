@@ -40,7 +40,7 @@ def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server
     killed = Notified(server.program, tmp_path)
     killed.notifier.queue([change("a")])
     killed.counted("failed").notifier.queue([change("a", ChangeKind.CLOSED), change("b", rule="gpu.no_xid")])
-    killed.until(lambda: len({one["id"] for one in server.refused}) == 2)
+    killed.until(lambda: len({notification["id"] for notification in server.refused}) == 2)
     data = (tmp_path / "outbox-1.jsonl").read_bytes()
     killed.notifier.close()
     (tmp_path / "outbox-1.jsonl").write_bytes(data + b'{"sent": "to')  # unchanged, and torn
@@ -50,7 +50,9 @@ def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server
     assert after.own == [f"waiting since before, to be sent by {Path(sys.executable).name}: 3 changes"]
     assert sorted(server.said) == [("closed", "a"), ("opened", "a"), ("opened", "b")]
     assert server.said.index(("opened", "a")) < server.said.index(("closed", "a"))
-    assert {one["id"] for one in server.refused} <= {one["id"] for one in server.taken}
+    assert {notification["id"] for notification in server.refused} <= {
+        notification["id"] for notification in server.taken
+    }
     assert not outbox_of(tmp_path).count
 
 
@@ -154,7 +156,7 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
 ) -> None:
     monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
-    watched, said = OfDay(), tmp_path / "changes.jsonl"
+    watched, record_file = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)
     cluster = Cluster("prod", "ssh", (Target(NODE),))
     settings = WatchSettings(SamplerOptions(1.0), Limits(), ProbeOptions())
@@ -166,11 +168,11 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
         full.setattr(OutboxFile, "_rewrite", _no_room)
         controller._report([change("a")])
         controller._report([change("a", ChangeKind.CLOSED)])
-        assert not said.exists() or not lines(said)[1:]
+        assert not record_file.exists() or not lines(record_file)[1:]
     notified.until(lambda: not notified.file.outage.is_failing)
     assert outbox_of(tmp_path).count == 2
     recording.guard(lambda: None, time.monotonic() + 120.0)
-    assert [one["kind"] for one in lines(said)] == ["opened", "closed"]
+    assert [record["kind"] for record in lines(record_file)] == ["opened", "closed"]
     notified.notifier.close()
 
 

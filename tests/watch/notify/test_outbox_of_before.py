@@ -40,7 +40,7 @@ def kept(folder: Path, *entries: Entry) -> OutboxFile:
     return OutboxFile(path, Outbox("prod"), print)
 
 
-def told(file: OutboxFile, at_s: float, *changes: Change) -> list[Notification]:
+def notified(file: OutboxFile, at_s: float, *changes: Change) -> list[Notification]:
     """The notifications when these change then."""
     file.write(file.outbox.taking(changes, at_s))
     return sent(file)
@@ -80,8 +80,8 @@ def test_what_is_open_is_since_it_was_opened_and_not_since_it_was_told_last(
     now = {key: RuleResult(Verdict.FAIL, "of a; expected none")}
     file.write(file.outbox.catching_up({"a"}, now, 6000.0, {} if opened_s is None else {key: opened_s}))
     file.write(file.outbox.reminding(100.0, 6000.0, now))
-    every = [*sent(file), *told(file, 6010.0, change("a", WORSE)), *told(file, 6020.0, change("a", CLOSED))]
-    assert [(one.alerts[0].kind, one.alerts[0].since_s) for one in every] == [
+    every = [*sent(file), *notified(file, 6010.0, change("a", WORSE)), *notified(file, 6020.0, change("a", CLOSED))]
+    assert [(notification.alerts[0].kind, notification.alerts[0].since_s) for notification in every] == [
         ("reminder", since_s),
         ("worse", since_s),
         ("closed", since_s),
@@ -91,7 +91,7 @@ def test_what_is_open_is_since_it_was_opened_and_not_since_it_was_told_last(
 def test_what_was_over_when_the_watch_began_is_since_it_was_opened(tmp_path: Path) -> None:
     file, key = kept(tmp_path, delivered("a", 2000.0, "reminder")), Key("a", "", RULE)
     file.write(file.outbox.catching_up({"a"}, {}, 6000.0, {key: 1000.0}))
-    assert [one.alerts[0].since_s for one in sent(file)] == [1000.0]
+    assert [notification.alerts[0].since_s for notification in sent(file)] == [1000.0]
 
 
 @pytest.mark.parametrize("times", [(1000.0, 1000.0, 1000.0), (1000.0, 1000.4, 1001.9)])
@@ -99,22 +99,22 @@ def test_what_was_opened_together_is_closed_under_its_incident_with_the_last_of_
     tmp_path: Path, times: Sequence[float]
 ) -> None:
     file = kept(tmp_path, *map(delivered, "abc", times))
-    (first,) = told(file, 2000.0, change("b", CLOSED))
-    (rest,) = told(file, 2100.0, change("a", CLOSED), change("c", CLOSED))
+    (first,) = notified(file, 2000.0, change("b", CLOSED))
+    (rest,) = notified(file, 2100.0, change("a", CLOSED), change("c", CLOSED))
     assert (first.incident, rest.incident) == (finding_id("prod", Key("b", "", RULE)), together("a", "b", "c"))
 
 
 def test_what_was_opened_apart_or_reminded_of_together_is_closed_under_the_incident_of_each(tmp_path: Path) -> None:
     again = [delivered(node, 3000.0, "reminder") for node in ("c", "d")]
     file = kept(tmp_path, delivered("a", 1000.0), delivered("b", 1003.0), *again)
-    closed = told(file, 4000.0, *(change(node, CLOSED) for node in ("a", "b", "c", "d")))
-    assert {one.incident for one in closed} == {together("a"), together("b"), together("c", "d")}
+    closed = notified(file, 4000.0, *(change(node, CLOSED) for node in ("a", "b", "c", "d")))
+    assert {notification.incident for notification in closed} == {together("a"), together("b"), together("c", "d")}
 
 
 def test_what_an_old_watch_closed_after_it_began_again_leaves_the_incident_to_the_others(tmp_path: Path) -> None:
     after: list[Entry] = [{"add": alert("a", 1500.0, "closed", 9)}, {"freeze": "x", "of": [9]}, {"sent": "x"}]
     file = kept(tmp_path, *(delivered(node, 1000.0) for node in ("a", "b", "c")), *after)
-    (rest,) = told(file, 2100.0, change("b", CLOSED), change("c", CLOSED))
+    (rest,) = notified(file, 2100.0, change("b", CLOSED), change("c", CLOSED))
     assert rest.incident == together("a", "b", "c")
 
 
@@ -122,5 +122,8 @@ def test_what_still_waits_is_no_part_of_an_incident(tmp_path: Path) -> None:
     waits: Entry = {"add": alert("b", 1000.0, number=8)}
     file = kept(tmp_path, waits, delivered("a", 1000.0), delivered("b", 1000.0))
     (opened,) = sent(file)
-    closed = told(file, 2000.0, change("a", CLOSED), change("b", CLOSED))
-    assert (opened.incident, {one.incident for one in closed}) == (together("b"), {together("a"), together("b")})
+    closed = notified(file, 2000.0, change("a", CLOSED), change("b", CLOSED))
+    assert (opened.incident, {notification.incident for notification in closed}) == (
+        together("b"),
+        {together("a"), together("b")},
+    )

@@ -55,9 +55,9 @@ def program(name: str, folder: Path, code: int = 0) -> ReceiverProgram:
     return ReceiverProgram([str(script)])
 
 
-def told(name: str, folder: Path) -> list[tuple[str, str]]:
+def delivered(name: str, folder: Path) -> list[tuple[str, str]]:
     path = folder / f"{name}.told"
-    return [(one["kind"], one["nodes"]) for one in lines(path)] if path.exists() else []
+    return [(notification["kind"], notification["nodes"]) for notification in lines(path)] if path.exists() else []
 
 
 def said_by(watched: OfDay, receivers: Sequence[ReceiverProgram], folder: Path, *changes: object) -> OfDay:
@@ -77,8 +77,8 @@ def test_a_receiver_in_another_place_is_sent_what_waits_and_nobody_inherits_what
     said_by(OfDay(), [first, second], tmp_path, change("gpu001"))
     (tmp_path / "refuse").unlink()
     waits = said_by(OfDay(), [second], tmp_path).own
-    assert told("second", tmp_path) == [("opened", "gpu001"), ("closed", "gpu001")]
-    assert told("first", tmp_path) == []
+    assert delivered("second", tmp_path) == [("opened", "gpu001"), ("closed", "gpu001")]
+    assert delivered("first", tmp_path) == []
     left = f"nobody is sent what waits in {tmp_path / 'outbox-1.jsonl'}: 1 change; expected the --notify that it was"
     assert [line.partition(" kept for")[0] for line in waits] == [
         "waiting since before, to be sent by second: 1 change",
@@ -95,9 +95,9 @@ def test_what_stays_open_is_told_again_by_a_watch_that_runs(tmp_path: Path, monk
     with watched.sinks as sinks:
         sinks.notify([program("first", tmp_path)], None, 0.5)
         sinks.states_changed([NODE])
-        until(lambda: told("first", tmp_path)[1:])
+        until(lambda: delivered("first", tmp_path)[1:])
     first, *again = lines(tmp_path / "first.told")
-    assert {(one["kind"], one["incident"], one["since"]) for one in again} == {
+    assert {(notification["kind"], notification["incident"], notification["since"]) for notification in again} == {
         ("reminder", first["incident"], first["since"])
     }
 
@@ -110,9 +110,9 @@ def test_a_receiver_that_is_new_is_told_what_is_open_and_since_when(tmp_path: Pa
         watched = OfDay()
         watched.day.watch.resume(day.said, 0.0)
         said_by(watched, [program(name, tmp_path)], tmp_path)
-    assert told("slack", tmp_path) == told("pagerduty", tmp_path) == [("opened", "gpu001")]
-    (one,) = lines(tmp_path / "pagerduty.told")
-    assert one["since"] < one["time"] - 1.0
+    assert delivered("slack", tmp_path) == delivered("pagerduty", tmp_path) == [("opened", "gpu001")]
+    (notification,) = lines(tmp_path / "pagerduty.told")
+    assert notification["since"] < notification["time"] - 1.0
 
 
 @pytest.mark.long
@@ -130,8 +130,8 @@ def test_metrics_show_what_waits_for_nobody_until_its_file_is_gone(tmp_path: Pat
 
 def test_an_outbox_of_somebody_else_stops_no_watch_that_does_not_need_it(tmp_path: Path) -> None:
     (tmp_path / "outbox-2.jsonl").symlink_to("/etc/passwd")
-    (said,) = said_by(OfDay(), [program("first", tmp_path)], tmp_path).own
-    assert said.startswith(f"what waits in {tmp_path / 'outbox-2.jsonl'} is not known: is a link, which is not")
+    (message,) = said_by(OfDay(), [program("first", tmp_path)], tmp_path).own
+    assert message.startswith(f"what waits in {tmp_path / 'outbox-2.jsonl'} is not known: is a link, which is not")
 
 
 OLD = [  # the format of outboxes before they had receivers
@@ -152,13 +152,13 @@ def test_an_outbox_that_was_kept_before_it_had_its_receiver_is_sent(tmp_path: Pa
     path.write_text("".join(json.dumps(entry) + "\n" for entry in OLD))
     said_by(OfDay(), [program("first", tmp_path)], tmp_path, change("gpu001", ChangeKind.CLOSED))
     every = lines(tmp_path / "first.told")
-    assert sorted((one["kind"], one["nodes"]) for one in every) == [
+    assert sorted((notification["kind"], notification["nodes"]) for notification in every) == [
         ("closed", "gpu001"),
         ("opened", "b"),
         ("worse", "a"),
     ]
-    assert "5bb0e4f2a1c3-2" in {one["id"] for one in every}
-    assert {one["since"] for one in every} == {1.6e9, 1.7e9}
+    assert "5bb0e4f2a1c3-2" in {notification["id"] for notification in every}
+    assert {notification["since"] for notification in every} == {1.6e9, 1.7e9}
     assert json.loads(path.read_text().splitlines()[0])["receiver"] == program("first", tmp_path).identity
 
 

@@ -56,22 +56,22 @@ class Receiving:
         self.outbox = again
 
 
-def words(every: list[Notification]) -> list[tuple[str, str]]:
-    return [(one.alerts[0].kind, one.nodes) for one in every]
+def kinds_and_nodes(every: list[Notification]) -> list[tuple[str, str]]:
+    return [(notification.alerts[0].kind, notification.nodes) for notification in every]
 
 
 def test_what_stays_open_is_told_again_once_for_all_that_opened_together_and_what_is_over_is_not() -> None:
     receiving = Receiving()
-    for at, one in enumerate((change("a"), change("b"), change("c"), change("c", CLOSED))):
-        receiving.add(10.0 * at, one)
-    assert words(receiving.sent()) == [("opened", "a,b,c"), ("closed", "c")]
+    for at, opened in enumerate((change("a"), change("b"), change("c"), change("c", CLOSED))):
+        receiving.add(10.0 * at, opened)
+    assert kinds_and_nodes(receiving.sent()) == [("opened", "a,b,c"), ("closed", "c")]
     assert receiving.reminded(99.0) == []
-    assert words(receiving.reminded(100.0)) == [("reminder", "a,b")]
+    assert kinds_and_nodes(receiving.reminded(100.0)) == [("reminder", "a,b")]
     assert receiving.reminded(150.0) == []
-    assert words(receiving.reminded(201.0)) == [("reminder", "a,b")]
-    assert words(receiving.reminded(-3_400.0)) == [("reminder", "a,b")]  # the clock was set back by an hour
+    assert kinds_and_nodes(receiving.reminded(201.0)) == [("reminder", "a,b")]
+    assert kinds_and_nodes(receiving.reminded(-3_400.0)) == [("reminder", "a,b")]  # the clock was set back by an hour
     assert receiving.reminded(-3_350.0) == []
-    assert words(receiving.reminded(-3_300.0)) == [("reminder", "a,b")]
+    assert kinds_and_nodes(receiving.reminded(-3_300.0)) == [("reminder", "a,b")]
 
 
 def test_a_reminder_says_since_when_and_how_it_is_by_now() -> None:
@@ -80,7 +80,7 @@ def test_a_reminder_says_since_when_and_how_it_is_by_now() -> None:
     (worse,) = receiving.told(1_010.0, change("a", WORSE))
     less = RuleResult(Verdict.CONCERN, "91 % full; expected at most 90 %")
     (again,) = receiving.reminded(1_200.0, {key: less})
-    assert {one.alerts[0].since_s for one in (opened, worse, again)} == {1_000.0}
+    assert {notification.alerts[0].since_s for notification in (opened, worse, again)} == {1_000.0}
     assert (again.alerts[0].verdict, again.alerts[0].message) == (less.verdict, less.message)
     assert message_of(again).title == "prod: still open: concern watch.silent on a"
     (closed,) = receiving.told(1_300.0, change("a", CLOSED))
@@ -102,10 +102,12 @@ def test_what_flaps_is_told_again_and_what_becomes_of_it_too() -> None:
     (again,) = receiving.reminded(100.0, {})
     assert again.alerts[0].message == "flapping: of a; expected none"
     receiving.told(110.0, change("a", WORSE))
-    assert [one.alerts[0].message for one in receiving.reminded(210.0)] == ["flapping: of it; expected none"]
-    assert words(receiving.told(250.0, change("a"))) == [("opened", "a")]
-    assert [one.alerts[0].message for one in receiving.reminded(350.0)] == ["of it; expected none"]
-    assert words(receiving.told(400.0, change("a", CLOSED))) == [("closed", "a")]
+    assert [notification.alerts[0].message for notification in receiving.reminded(210.0)] == [
+        "flapping: of it; expected none"
+    ]
+    assert kinds_and_nodes(receiving.told(250.0, change("a"))) == [("opened", "a")]
+    assert [notification.alerts[0].message for notification in receiving.reminded(350.0)] == ["of it; expected none"]
+    assert kinds_and_nodes(receiving.told(400.0, change("a", CLOSED))) == [("closed", "a")]
 
 
 def test_of_what_is_not_open_any_more_as_on_a_node_that_nobody_watches_nothing_is_told_again() -> None:
@@ -118,9 +120,11 @@ def test_of_what_is_not_open_any_more_as_on_a_node_that_nobody_watches_nothing_i
 def test_what_opened_apart_is_told_again_and_changes_under_the_incident_of_each(kind: ChangeKind) -> None:
     receiving = Receiving()
     incidents = [receiving.told(10.0 * at, change(node))[0].incident for at, node in enumerate(("a", "b"))]
-    again = [one for at_s in (100.0, 110.0) for one in receiving.reminded(at_s)]
-    assert [one.incident for one in again] == incidents
-    assert [one.incident for one in receiving.told(150.0, change("a", kind), change("b", kind))] == incidents
+    again = [notification for at_s in (100.0, 110.0) for notification in receiving.reminded(at_s)]
+    assert [notification.incident for notification in again] == incidents
+    assert [
+        notification.incident for notification in receiving.told(150.0, change("a", kind), change("b", kind))
+    ] == incidents
 
 
 def test_an_incident_of_several_is_closed_with_the_last_of_them_and_not_before() -> None:
@@ -129,7 +133,9 @@ def test_an_incident_of_several_is_closed_with_the_last_of_them_and_not_before()
     (first,) = receiving.told(10.0, change("a", CLOSED))
     (anew,) = receiving.told(20.0, change("a"))
     assert opened.incident not in (first.incident, anew.incident)
-    assert [one.incident for one in receiving.reminded(110.0) if one.nodes == "b,c"] == [opened.incident]
+    assert [notification.incident for notification in receiving.reminded(110.0) if notification.nodes == "b,c"] == [
+        opened.incident
+    ]
     (worse,) = receiving.told(150.0, change("c", WORSE))
     (rest,) = receiving.told(160.0, change("b", CLOSED), change("c", CLOSED))
     assert worse.incident == rest.incident == opened.incident
@@ -142,5 +148,5 @@ def test_parts_that_wait_close_their_incident_with_the_part_that_is_sent_last() 
     (opened,) = receiving.told(0.0, change("a"), change("b"))
     receiving.add(10.0, change("a", CLOSED), change("a"), change("a", CLOSED), change("b", CLOSED))
     sent = receiving.sent()
-    assert words(sent) == [("closed", "a,b"), ("opened", "a"), ("closed", "a")]
-    assert [one.incident == opened.incident for one in sent] == [True, False, False]
+    assert kinds_and_nodes(sent) == [("closed", "a,b"), ("opened", "a"), ("closed", "a")]
+    assert [notification.incident == opened.incident for notification in sent] == [True, False, False]

@@ -21,15 +21,15 @@ SECRET = "tok3n-and-passw0rd"
 
 
 def notification(*changes: Change) -> Notification:
-    alerts = tuple(Alert.of(at, one, 1.7e9, 1.7e9 - 3600) for at, one in enumerate(changes))
+    alerts = tuple(Alert.of(at, changed, 1.7e9, 1.7e9 - 3600) for at, changed in enumerate(changes))
     return Notification("d0e-1", "prod", alerts, incident_of("prod", alerts))
 
 
 def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> None:
     with web_server() as server:
         receiver = receiver_of(f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}", 1)
-        one = notification(change("gpu001", device="GPU 3"), change("gpu002", device="GPU 1"))
-        assert receiver.send(one) == Delivery()
+        sent = notification(change("gpu001", device="GPU 3"), change("gpu002", device="GPU 1"))
+        assert receiver.send(sent) == Delivery()
     (taken,) = server.taken
     assert (taken["title"], taken["type"]) == ("prod: FAIL watch.silent on gpu[001-002]", "failure")
     assert taken["message"].splitlines() == [
@@ -37,7 +37,7 @@ def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> N
         "devices: gpu001 GPU 3, gpu002 GPU 1",
         "changes: 2, of which this is the first",
         "since 2023-11-14 21:13:20 UTC",
-        f"notification d0e-1, incident {one.incident}",
+        f"notification d0e-1, incident {sent.incident}",
     ]
     assert receiver.name == "json"
 
@@ -93,7 +93,7 @@ def test_a_pager_has_one_incident_from_opened_to_closed(url: str, key: str, monk
     monkeypatch.setattr(kind, "notify", lambda service, **_: keys.append(getattr(service, key)) or True)
     receiver = receiver_of(url, 1)
     every = [notification(change("a", kind)) for kind in (ChangeKind.OPENED, ChangeKind.CLOSED)]
-    assert [receiver.send(one) for one in every] == [Delivery()] * 2
+    assert [receiver.send(sent) for sent in every] == [Delivery()] * 2
     assert keys == [every[0].incident] * 2
 
 

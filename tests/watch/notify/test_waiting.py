@@ -35,7 +35,7 @@ def test_what_comes_later_of_a_finding_waits_until_what_was_tried_is_taken() -> 
     outbox.apply({"sent": other})
     assert [*outbox.groups()] == []
     outbox.apply({"sent": name})
-    assert [one.kind for group in outbox.groups() for one in group] == ["closed"]
+    assert [entry.kind for group in outbox.groups() for entry in group] == ["closed"]
 
 
 def test_what_comes_before_a_group_is_sent_goes_with_it() -> None:
@@ -43,9 +43,9 @@ def test_what_comes_before_a_group_is_sent_goes_with_it() -> None:
     add(outbox, 0.0, ChangeKind.OPENED, "a")
     group = next(outbox.groups())
     add(outbox, 1.0, ChangeKind.OPENED, "b")
-    assert [one.key.node for one in next(outbox.groups())] == ["a", "b"]
+    assert [entry.key.node for entry in next(outbox.groups())] == ["a", "b"]
     outbox.apply(outbox.freezing(group))
-    assert [one.key.node for one in next(outbox.groups())] == ["b"]
+    assert [entry.key.node for entry in next(outbox.groups())] == ["b"]
 
 
 def test_a_freeze_of_what_does_not_wait_changes_nothing() -> None:
@@ -62,7 +62,7 @@ def test_of_more_than_may_wait_the_oldest_are_dropped(monkeypatch: pytest.Monkey
     monkeypatch.setattr(waiting, "MAX_WAITING", 2)
     outbox = Outbox("prod")
     add(outbox, 0.0, ChangeKind.OPENED, "a", "b", "c")
-    assert (outbox.dropped, [one.key.node for one in next(outbox.groups())]) == (1, ["b", "c"])
+    assert (outbox.dropped, [entry.key.node for entry in next(outbox.groups())]) == (1, ["b", "c"])
 
 
 @pytest.mark.long

@@ -78,7 +78,7 @@ def read_zones(account: Account, cluster: Cluster) -> object:
         if str(node["InstanceId"]) in names
     }
     zones |= _placed(account, cluster, zones)
-    return {"nodes": [{"hostname": names[one], "zone": zone} for one, zone in zones.items()]}
+    return {"nodes": [{"hostname": names[instance_id], "zone": zone} for instance_id, zone in zones.items()]}
 
 
 def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -49,7 +49,7 @@ def _is_default(route: Description) -> bool:
 def _destination(route: Description) -> str:
     ids = [str(value) for key, value in route.items() if key.endswith("Id")]
     return next(
-        (words for start, words in DESTINATIONS if any(gateway.startswith(start) for gateway in ids)), "another way"
+        (target for start, target in DESTINATIONS if any(gateway.startswith(start) for gateway in ids)), "another way"
     )
 
 

@@ -23,10 +23,10 @@ def clean_up(run: str) -> list[str]:
     """Kill every process of this user that belongs to a run; returns the names of those that survive SIGKILL."""
     until = time.monotonic() + CLEANUP_S
     while True:
-        found = of_run(run)
-        if not found or time.monotonic() > until:
-            return [f"{name_of(pid)} ({pid})" for pid in found]
-        for pid in found:
+        pids = of_run(run)
+        if not pids or time.monotonic() > until:
+            return [f"{name_of(pid)} ({pid})" for pid in pids]
+        for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(LOOK_S)

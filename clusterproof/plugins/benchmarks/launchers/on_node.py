@@ -185,8 +185,8 @@ class Run:
         meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
         if "servers" in rendezvous:
             port = rendezvous["rendezvous_port"]
-            found = [self.met(name, known, port, meet_until) for name, known in rendezvous["servers"]]
-            self.start(rendezvous["stands_for_addresses"], " ".join(found))
+            met = [self.met(name, known, port, meet_until) for name, known in rendezvous["servers"]]
+            self.start(rendezvous["stands_for_addresses"], " ".join(met))
             self.watch(self.until)
         elif rendezvous:
             with contextlib.closing(Acceptor(listen(rendezvous["rendezvous_port"]), self.word)) as self.acceptor:

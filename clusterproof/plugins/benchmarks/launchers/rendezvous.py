@@ -210,8 +210,10 @@ def addresses() -> list[str]:
     data = os.environ.get("SSH_CONNECTION", "").split()
     names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name not in default_route())
     own = [ipv4_of(name) for name in names if not name.startswith(NO_NETWORK)]
-    found = [*data[2:3], *own, *ipv6()]
-    usable = [address for address in found if address and not address.startswith(("127.", "169.254.", "fe80:", "::"))]
+    candidates = [*data[2:3], *own, *ipv6()]
+    usable = [
+        address for address in candidates if address and not address.startswith(("127.", "169.254.", "fe80:", "::"))
+    ]
     return list(dict.fromkeys(usable)) or ["127.0.0.1"]
 
 
@@ -243,6 +245,6 @@ def default_route() -> list[str]:
     """The interfaces of the default route."""
     try:
         with open("/proc/net/route") as table:
-            return [words[0] for words in map(str.split, table) if words[1] == "00000000"]
+            return [fields[0] for fields in map(str.split, table) if fields[1] == "00000000"]
     except OSError:
         return []

@@ -83,8 +83,8 @@ def folders(node: Node) -> tuple[str, ...]:
 
 def environment(node: Node) -> dict[str, str]:
     """Numbers GPUs as nvidia-smi does; adds images' library folders unless other users could have written to them."""
-    found = [folder for pattern in LIBRARIES for folder in matching(node, pattern)]
-    libraries = [folder for folder in found if ":" not in folder and not is_doubtful(node, folder)]
+    there = [folder for pattern in LIBRARIES for folder in matching(node, pattern)]
+    libraries = [folder for folder in there if ":" not in folder and not is_doubtful(node, folder)]
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LD_LIBRARY_PATH": ":".join(libraries)}
 
 

@@ -51,9 +51,9 @@ def candidates(node: Node, named: str) -> tuple[list[str], list[str]]:
     """
     if named:
         return [named], []
-    found = [*(f"{folder}/python3" for folder in on_path(node)), "/usr/bin/python3", "/usr/local/bin/python3"]
-    found += [path for pattern in PATTERNS for path in matching(node, pattern)]
-    there = dict.fromkeys(path for path in found if os.access(node.path(path), os.X_OK))
+    paths = [*(f"{folder}/python3" for folder in on_path(node)), "/usr/bin/python3", "/usr/local/bin/python3"]
+    paths += [path for pattern in PATTERNS for path in matching(node, pattern)]
+    there = dict.fromkeys(path for path in paths if os.access(node.path(path), os.X_OK))
     doubts = {path: _doubt(node, path) for path in there}
     tried = [path for path, doubt in doubts.items() if not doubt]
     return tried[:MAX_TRIED], [doubt for doubt in doubts.values() if doubt]

@@ -91,14 +91,14 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
         _send(other, [])
         return lacking
     planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
-    left = [one for one in planned if "program" in one]
+    left = [exchange for exchange in planned if "program" in exchange]
     for _ in range(ATTEMPTS):
         if left:
             _attempt(other, left, own, request)
-        left = [one for one in left if one.get("apart")]
+        left = [exchange for exchange in left if exchange.get("apart")]
     _send(other, [])
     reported_keys = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
-    rows = [{name: one[name] for name in reported_keys if name in one} for one in planned]
+    rows = [{name: exchange[name] for name in reported_keys if name in exchange} for exchange in planned]
     return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
 
 
@@ -106,33 +106,41 @@ def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, A
     """Run these exchanges, each with a new server, and add the result to each."""
     ports = _free(len(asked))
     servers = [
-        Running(words(own["programs"][one["program"]], one["program"], one["here"], port, request["options"]))
-        for one, port in zip(asked, ports)
+        Running(
+            words(own["programs"][exchange["program"]], exchange["program"], exchange["here"], port, request["options"])
+        )
+        for exchange, port in zip(asked, ports)
     ]
-    _send(other, [{"program": one["program"], "tcp_port": port, "b": one["b"]} for one, port in zip(asked, ports)])
+    _send(
+        other,
+        [
+            {"program": exchange["program"], "tcp_port": port, "b": exchange["b"]}
+            for exchange, port in zip(asked, ports)
+        ],
+    )
     answers = _receive(other, 2 * EXCHANGE_S + MEETS_S)
     until = time.monotonic() + SERVER_ENDS_S
-    for one, running, answer in zip(asked, servers, answers):
+    for exchange, running, answer in zip(asked, servers, answers):
         client = Ended(answer["exit"], answer["text"])
         server = running.ended(0.0 if client.exit is None else until - time.monotonic())
-        one["arrived"] = answer["arrived"] is True and server.exit == 0
-        one["apart"] = not one["arrived"] and have_not_met(server, client, running.seconds < EXCHANGE_S)
-        one["ends"] = [] if one["arrived"] else [list(server), list(client)]
+        exchange["arrived"] = answer["arrived"] is True and server.exit == 0
+        exchange["apart"] = not exchange["arrived"] and have_not_met(server, client, running.seconds < EXCHANGE_S)
+        exchange["ends"] = [] if exchange["arrived"] else [list(server), list(client)]
 
 
 def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The report of one exchange; with a program if it can be made."""
     a, b = (port or {"label": "", "place": ""} for port in (here, there))
-    one: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
+    exchange: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
     if not here or not there:
-        return one
+        return exchange
     down = [f"{side['host']}: {port['down']}" for side, port in ((own, here), (theirs, there)) if port["down"]]
     if here["fabric"] != there["fabric"]:
         down.append(f"{here['fabric']} on {own['host']}, {there['fabric']} on {theirs['host']}")
     if down:
-        return {**one, "why": "; ".join(down)}
+        return {**exchange, "why": "; ".join(down)}
     name = common(here["fabric"], own["programs"], theirs["programs"])
-    return {**one, "program": name, "here": here}
+    return {**exchange, "program": name, "here": here}
 
 
 def missing(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
@@ -154,7 +162,9 @@ def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -
     install = "install " + " or ".join(PACKAGES[name] for name in names)
     has = [[name for name in names if name in side["programs"]] for side in (own, theirs)]
     if all(has):
-        two = [f"{side['host']} has {' and '.join(found)}" for side, found in zip((own, theirs), has)]
+        two = [
+            f"{side['host']} has {' and '.join(programs_of_side)}" for side, programs_of_side in zip((own, theirs), has)
+        ]
         return {"error": f"clusterproof: {', '.join(two)}: no program in common; {install} on both"}
     without = theirs if has[0] else own
     looked = ", in ".join(["on PATH", *PLACES])
@@ -204,14 +214,14 @@ def _exchanged(asked: dict[str, Any], own: dict[str, Any], request: dict[str, An
 
 def _free(count: int) -> list[int]:
     """So many TCP ports without a local listener."""
-    found: list[int] = []
+    free: list[int] = []
     for port in random.sample(TCP_PORTS, len(TCP_PORTS)):
-        if len(found) == count:
+        if len(free) == count:
             break
         with contextlib.suppress(OSError), socket.socket() as tried:
             tried.bind(("", port))
-            found.append(port)
-    return found
+            free.append(port)
+    return free
 
 
 def _send(other: socket.socket, message: Any) -> None:

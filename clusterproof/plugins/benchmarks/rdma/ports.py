@@ -21,27 +21,31 @@ def ports(node: Node) -> list[dict[str, Any]]:
     Ethernet ports count if they have an address and no InfiniBand port is active: others are for storage or management.
     `place` is the device's position on the PCI bus and the port's number; `down` is why it cannot be used, if known.
     """
-    gids = {(one["device"], one["port"]): one["gids"] for one in read_roce(node)["ports"]}  # type: ignore[index]
-    found = [
+    gids = {(entry["device"], entry["port"]): entry["gids"] for entry in read_roce(node)["ports"]}  # type: ignore[index]
+    ports_of_node = [
         _port(node, device, port, gids, len(device["ports"]))
         for device in devices(node)
         for port in device["ports"]
         if not str(port["physical_state"]).endswith("Disabled")
     ]
-    meant = [port for port in found if port["fabric"] == EFA] or _with_addresses(found)
+    meant = [port for port in ports_of_node if port["fabric"] == EFA] or _with_addresses(ports_of_node)
     return sorted(meant, key=lambda port: (len(port["place"]), port["place"]))[:MAX_PORTS]
 
 
 def devices(node: Node) -> list[dict[str, Any]]:
     """The hardware RDMA devices of a node, whatever their ports' state."""
-    found = read_devices(node)["devices"]  # type: ignore[index]
-    return [device for device in found if device["vendor"] != ""]  # software devices, such as soft RoCE, have none
+    devices_of_node = read_devices(node)["devices"]  # type: ignore[index]
+    return [
+        device for device in devices_of_node if device["vendor"] != ""
+    ]  # software devices, such as soft RoCE, have none
 
 
-def _with_addresses(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    is_infiniband = any(port["fabric"] == INFINIBAND and not port["down"] for port in found)
+def _with_addresses(candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    is_infiniband = any(port["fabric"] == INFINIBAND and not port["down"] for port in candidates)
     kept = (INFINIBAND,) if is_infiniband else (INFINIBAND, ROCE)
-    return [port for port in found if port["fabric"] in kept and (port["fabric"] != ROCE or port["gid"] is not None)]
+    return [
+        port for port in candidates if port["fabric"] in kept and (port["fabric"] != ROCE or port["gid"] is not None)
+    ]
 
 
 def _port(node: Node, device: dict[str, Any], port: dict[str, Any], gids: dict[Any, Any], count: int) -> dict[str, Any]:
@@ -81,7 +85,7 @@ def rails(
     matched = []
     for place in sorted(here.keys() | there.keys(), key=lambda place: (len(place), place)):
         ours, theirs = here.get(place), there.get(place)
-        number = max(found[0] for found in (ours, theirs) if found)
+        number = max(places[0] for places in (ours, theirs) if places)
         matched.append((number, ours and ours[1], theirs and theirs[1]))
     return matched
 

@@ -49,7 +49,7 @@ class Ended(NamedTuple):
 
     def is_refused(self) -> bool:
         """Whether the other end did not listen yet."""
-        return bool(self.exit) and any(words in self.text for words in REFUSED)
+        return bool(self.exit) and any(phrase in self.text for phrase in REFUSED)
 
     def has_failed(self) -> bool:
         """Whether it exited by itself with an error."""
@@ -57,7 +57,7 @@ class Ended(NamedTuple):
 
     def has_not_met(self) -> bool:
         """Whether it failed on the connection by which both ends set up an exchange."""
-        return self.has_failed() and any(words in self.text for words in CONTROL)
+        return self.has_failed() and any(phrase in self.text for phrase in CONTROL)
 
 
 def have_not_met(server: Ended, client: Ended, is_left: bool) -> bool:
@@ -107,8 +107,8 @@ def programs(chosen: str) -> dict[str, str]:
     """The paths of this node's programs; of the chosen one, if it is any of these."""
     if chosen:
         return {os.path.basename(chosen): chosen} if shutil.which(chosen) else {}
-    found = {name: shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES])) for name in PACKAGES}
-    return {name: path for name, path in found.items() if path}
+    paths = {name: shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES])) for name in PACKAGES}
+    return {name: path for name, path in paths.items() if path}
 
 
 def common(fabric: str, own: dict[str, str], others: dict[str, str]) -> str:

@@ -138,9 +138,9 @@ def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]
                 if kind.products or kind.wrong:
                     by_type.setdefault(kind.type, []).append(kind.wrong)
     return {
-        name: [wrong for one in found for wrong in one]
-        for name, found in by_type.items()
-        if len(found) > 1 and all(one and all(wrong.is_steady for wrong in one) for one in found)
+        name: [wrong for of_gpu in wrong_by_gpu for wrong in of_gpu]
+        for name, wrong_by_gpu in by_type.items()
+        if len(wrong_by_gpu) > 1 and all(of_gpu and all(wrong.is_steady for wrong in of_gpu) for of_gpu in wrong_by_gpu)
     }
 
 
@@ -164,14 +164,14 @@ class CoreResults(Reported):
     @property
     def wrong_everywhere(self) -> Mapping[str, list[WrongResult]]:
         """By type, what is wrong on each of several cores, each time, as for GPUs."""
-        found: dict[str, list[WrongResult]] = {}
+        wrong_by_type: dict[str, list[WrongResult]] = {}
         with Recording(), part:
             for kind in self.types:
-                wrong = [one for one in self.wrong if one.type == kind.type]
+                wrong = [result for result in self.wrong if result.type == kind.type]
                 is_everywhere = (kind.cores or 0) > 1 and kind.wrong_cores == kind.cores
-                if wrong and is_everywhere and all(one.is_steady for one in wrong):
-                    found[kind.type] = wrong
-        return found
+                if wrong and is_everywhere and all(result.is_steady for result in wrong):
+                    wrong_by_type[kind.type] = wrong
+        return wrong_by_type
 
     cores = Field(integer)
     types = Field(every_alone(TypeProducts))

@@ -65,10 +65,10 @@ class Repeat(Reported):
 
 def digests(data: object) -> tuple[str, ...]:
     """A list of single words. Raises TypeError."""
-    found = texts(data)
-    if not all(map(DIGEST.fullmatch, found)):
+    written = texts(data)
+    if not all(map(DIGEST.fullmatch, written)):
         raise TypeError
-    return found
+    return written
 
 
 @record

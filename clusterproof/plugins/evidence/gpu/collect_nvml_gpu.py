@@ -76,7 +76,7 @@ def _of_field(handle: object, field: int, links: int, of: Callable[[Any], object
     answer = answer_to(fields, handle, [(field, link) for link in range(links)])
     if not isinstance(answer, tuple):
         return answer
-    return _counted([one if isinstance(one, dict) else of(one) for one in answer])
+    return _counted([reported if isinstance(reported, dict) else of(reported) for reported in answer])
 
 
 def _rate(packed: int) -> float:

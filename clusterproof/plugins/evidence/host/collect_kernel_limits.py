@@ -47,17 +47,17 @@ def _words(node: Node, path: str) -> object:
     return text.split() if isinstance(text, str) else text
 
 
-def _number(words: object, place: int, path: str) -> object:
-    if not isinstance(words, list):
-        return words
-    word = words[place] if len(words) > place else ""
+def _number(fields: object, place: int, path: str) -> object:
+    if not isinstance(fields, list):
+        return fields
+    word = fields[place] if len(fields) > place else ""
     return int(word) if word.isdecimal() else {"error": "EINVAL", "text": f"{path}: no number: {word[:40]!r}"}
 
 
 def _threads(node: Node) -> object:
     """The kernel's total number of threads, whatever this process sees: the fourth word is `running/all`."""
-    words = _words(node, LOAD)
-    return _number([word.partition("/")[2] for word in words[3:4]] if isinstance(words, list) else words, 0, LOAD)
+    fields = _words(node, LOAD)
+    return _number([word.partition("/")[2] for word in fields[3:4]] if isinstance(fields, list) else fields, 0, LOAD)
 
 
 def _pid_max(node: Node) -> object:

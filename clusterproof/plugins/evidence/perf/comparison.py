@@ -36,13 +36,13 @@ NO_OTHERS: Beside = MappingProxyType({})
 def compared_gpus(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """By the names of `by_way`, with which GPUs of the node these compare: with all where no way of it is slower."""
     percent = node.threshold("load.slower_concern_percent")
-    found: dict[str, Speeds] = {}
+    speeds_of_gpus: dict[str, Speeds] = {}
     for name, speeds in of_copies.items():
         separate = by_topology(node, {name: speeds})
         usual = [median(alike.values()) for alike in separate.values()]
         is_slower = usual and min(usual) < (1 - percent / 100) * max(usual)
-        found |= separate if is_slower else dict.fromkeys(separate, speeds)
-    return found
+        speeds_of_gpus |= separate if is_slower else dict.fromkeys(separate, speeds)
+    return speeds_of_gpus
 
 
 def shortfalls(node: Node, read: Read, beside: Beside = NO_OTHERS) -> Iterator[list[Shortfall]]:

@@ -77,11 +77,11 @@ def by_model(node: Node, speeds: Speeds, measured: Collection[str] = ()) -> Mapp
     """The `measured` GPUs by model; empty if it is unknown which GPU is of which model."""
     models = models_of(node, len(measured or speeds))
     is_one, are_all = len({*models}) == 1, {*(measured or speeds)} == {*map(str, range(len(models)))}
-    found: dict[str, dict[str, float]] = {}
+    speeds_of_models: dict[str, dict[str, float]] = {}
     for gpu, speed in speeds.items():
         model = models[0] if is_one else models[int(gpu)] if are_all else ""
-        found.setdefault(model, {})[gpu] = speed
-    return found
+        speeds_of_models.setdefault(model, {})[gpu] = speed
+    return speeds_of_models
 
 
 def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Collection[str] = ()) -> Speeds:
@@ -92,9 +92,11 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Col
     known = computing_of(node)
     if not (models and known):
         return speeds
-    found = by_model(node, speeds, measured)
-    unknown = {} if {*known}.isdisjoint(models) else found.get("", {})
-    return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
+    speeds_of_models = by_model(node, speeds, measured)
+    unknown = {} if {*known}.isdisjoint(models) else speeds_of_models.get("", {})
+    return {
+        gpu: speed for alike in (unknown, *map(speeds_of_models.get, models)) for gpu, speed in (alike or {}).items()
+    }
 
 
 def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:

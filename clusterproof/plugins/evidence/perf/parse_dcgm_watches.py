@@ -34,9 +34,9 @@ class Incidents:
             {
                 "gpu": device,
                 "status": "warn",
-                "messages": [{"text": short(" ".join(words)), "severity": None}] if words else [],
+                "messages": [{"text": short(" ".join(reasons)), "severity": None}] if reasons else [],
             }
-            for device, words in list(self.by_device.items())[:MAX_INCIDENTS]
+            for device, reasons in list(self.by_device.items())[:MAX_INCIDENTS]
         ]
         if not results and self.overall not in ("", HEALTHY):
             results = [{"gpu": "", "status": "warn", "messages": [{"text": self.overall, "severity": None}]}]
@@ -52,13 +52,13 @@ def is_health(text: str) -> bool:
 
 def read_health(text: str) -> Mapping[str, object]:
     """The collector `dcgm_diag`, if something is not healthy. Raises CaptureError."""
-    found = Incidents()
+    incidents = Incidents()
     group = device = ""
     for line in text.split("\n"):
         row = _ROW.match(line)
         left, right = (row[1].rstrip(), row[2].strip()) if row else ("", "")
         if left.strip().startswith(_OVERALL):
-            found.overall = right
+            incidents.overall = right
         elif old := _OLD_GPU.search(left):
             group, device = "GPU", old[1]
         elif left.startswith(" -> "):
@@ -68,12 +68,12 @@ def read_health(text: str) -> Mapping[str, object]:
         elif left.strip() and not right:
             group, device = left.strip(), ""
         if device and right and right != HEALTHY:
-            words = found.by_device.setdefault(device if group == "GPU" else f"{group} {device}", [])
+            reasons = incidents.by_device.setdefault(device if group == "GPU" else f"{group} {device}", [])
             system = left.strip().removeprefix("-> ")
-            words += [f"{system}:"] if _SYSTEM.fullmatch(system) else [right] if not system else []
-    if not found.overall:
+            reasons += [f"{system}:"] if _SYSTEM.fullmatch(system) else [right] if not system else []
+    if not incidents.overall:
         raise CaptureError("dcgmi health does not say how healthy all is")
-    return found.log("dcgmi health")
+    return incidents.log("dcgmi health")
 
 
 def is_health_json(text: str) -> bool:
@@ -84,17 +84,17 @@ def is_health_json(text: str) -> bool:
 def read_health_json(text: str) -> Mapping[str, object]:
     """The collector `dcgm_diag`, if something is not healthy. Raises CaptureError."""
     body = _table(document_in(text).get("body"))
-    found = Incidents()
-    found.overall = short(_table(body.get(_OVERALL)).get("value"))
+    incidents = Incidents()
+    incidents.overall = short(_table(body.get(_OVERALL)).get("value"))
     for group, entry in body.items():
         for number, device in _children(entry).items():
             if (status := short(_table(device).get("value"))) and status != HEALTHY:
                 name = number if group == "GPU" else f"{group} {number}"
                 systems = _children(_children(device).get("Errors"))
-                found.by_device[short(name)] = [word for system in systems.items() for word in _incidents(*system)]
-    if not found.overall:
+                incidents.by_device[short(name)] = [word for system in systems.items() for word in _incidents(*system)]
+    if not incidents.overall:
         raise CaptureError("dcgmi health does not say how healthy all is")
-    return found.log("dcgmi health")
+    return incidents.log("dcgmi health")
 
 
 def _incidents(system: str, entry: object) -> Iterable[str]:
@@ -135,14 +135,14 @@ def _place(text: str) -> int | None:
 
 def read_dmon(text: str) -> Mapping[str, object]:
     """The collector `dcgm_diag`, if the last Xid of a GPU is not one that a program can cause. Raises CaptureError."""
-    found = Incidents()
+    incidents = Incidents()
     place = _place(text) or 0
     for gpu, values in _OF_GPU.findall(text)[:100_000]:
         cells = values.split()
         code = cells[place] if place < len(cells) else ""
         if code.isdecimal() and int(code) and xid(int(code)).verdict not in OF_PROGRAMS:
-            found.by_device[gpu] = [f"its last Xid is {int(code)}: {xid(int(code)).name}"]
-    return found.log("dcgmi dmon")
+            incidents.by_device[gpu] = [f"its last Xid is {int(code)}: {xid(int(code)).name}"]
+    return incidents.log("dcgmi dmon")
 
 
 MAX_GPUS = 128

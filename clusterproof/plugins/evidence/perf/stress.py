@@ -40,17 +40,17 @@ class StressNg(ProgramRun):
     @property
     def failed(self) -> tuple[str, ...]:
         """All its failure messages: `vm: detected 24 bit errors while stressing memory`."""
-        return tuple(found[1].strip() for found in _FAILED.finditer(self.output))
+        return tuple(match[1].strip() for match in _FAILED.finditer(self.output))
 
     @property
     def wrong(self) -> tuple[str, ...]:
         """The failures that are wrong results of its stressors."""
-        return tuple(words for words in self.failed if words.partition(":")[0] in STRESSORS)
+        return tuple(failure for failure in self.failed if failure.partition(":")[0] in STRESSORS)
 
     @property
     def done(self) -> Mapping[str, int]:
         """How many bogo operations each stressor completed."""
-        return {found[1]: int(found[2]) for found in _DONE.finditer(self.output) if found[1] in STRESSORS}
+        return {match[1]: int(match[2]) for match in _DONE.finditer(self.output) if match[1] in STRESSORS}
 
     @property
     def lacked_memory(self) -> bool:

@@ -142,8 +142,8 @@ def _rows_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
     """A line for each row after an empty line, up to the end of the table: it may belong to another table."""
     behind = itertools.takewhile(lambda line: not line or not _END.fullmatch(line.strip()), lines)
     rows = ((line, _row(titles, line)) for line in behind)
-    found = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
-    return list(itertools.islice(found, MAX_BEHIND))
+    odd = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
+    return list(itertools.islice(odd, MAX_BEHIND))
 
 
 def _odd_state(row: Mapping[str, str]) -> str:

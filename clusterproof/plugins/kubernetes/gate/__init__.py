@@ -125,8 +125,8 @@ def health_of(results: Sequence[Result]) -> Health:
 
 def reason_of(check: str) -> str:
     """`gpu.no_xid` as `GpuNoXid`."""
-    words = "".join(char if char.isascii() and char.isalnum() else " " for char in check).split()
-    camel = "".join(word[0].upper() + word[1:] for word in words)
+    parts = "".join(char if char.isascii() and char.isalnum() else " " for char in check).split()
+    camel = "".join(word[0].upper() + word[1:] for word in parts)
     return camel[:MAX_REASON] if camel[:1].isalpha() else f"Check{camel}"[:MAX_REASON]
 
 

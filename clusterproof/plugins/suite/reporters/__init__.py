@@ -105,10 +105,10 @@ def remove_half(path: Path) -> None:
 
 
 def _if_written(config: pytest.Config, say: Callable[..., Any], option: str) -> Callable[..., Any]:
-    def said(*given: Any) -> Any:
+    def say_if_written(*given: Any) -> Any:
         return None if option in config.stash.get(UNWRITTEN, {}) else say(*given)
 
-    return said
+    return say_if_written
 
 
 def _begun(config: pytest.Config, begin: Callable[..., Any]) -> Callable[..., Any]:

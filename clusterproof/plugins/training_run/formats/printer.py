@@ -50,13 +50,13 @@ def printer(line: str, of_file: int, bar: int = 0) -> Printer:
     """
     values, _ = labels(line, bar)
     rank, local, task = values.get("rank", values.get("mpi")), values.get("local"), values.get("task")
-    words = [] if rank else [values[place] for place in _PLACES if place in values]
-    words += [f"task {int(task)}"] if task else []
+    parts = [] if rank else [values[place] for place in _PLACES if place in values]
+    parts += [f"task {int(task)}"] if task else []
     if rank and task:
-        words.append(f"rank {int(rank)}")
+        parts.append(f"rank {int(rank)}")
     elif local and not rank:
-        words.append(f"local rank {int(local)}")
-    return Printer(int(rank or local or task or of_file), ", ".join(words))
+        parts.append(f"local rank {int(local)}")
+    return Printer(int(rank or local or task or of_file), ", ".join(parts))
 
 
 def bar_of(head: str) -> int:
@@ -66,9 +66,9 @@ def bar_of(head: str) -> int:
     name must reappear after another.
     """
     lines = head.split("\n")
-    aligned = [found for line in lines if (found := _ALIGNED.match(line))]
-    bar, count = Counter(found.end() for found in aligned).most_common(1)[0] if aligned else (0, 0)
-    names = [name for name, _ in groupby(found["service"] for found in aligned if found.end() == bar)]
+    aligned = [match for line in lines if (match := _ALIGNED.match(line))]
+    bar, count = Counter(match.end() for match in aligned).most_common(1)[0] if aligned else (0, 0)
+    names = [name for name, _ in groupby(match["service"] for match in aligned if match.end() == bar)]
     return bar if 2 * count > len(lines) and len(names) > len(set(names)) > 1 else 0
 
 

@@ -55,8 +55,8 @@ class Torchtitan:
             self.saves[source] = self.saves.get(source, 0) + 1
         elif _BEGINS in line:
             source = printer(line, self.rank, self.bar)
-            for told in (self.before, self.saving_s, self.saves):
-                told.pop(source, None)
+            for by_source in (self.before, self.saving_s, self.saves):
+                by_source.pop(source, None)
 
     def _step(self, match: re.Match[str], line: str, source: Printer, where: str) -> Iterator[Step | Loss]:
         time_s, step = _time_s(match), integer(match[9], "step", where)

@@ -183,10 +183,10 @@ class Notifier:
     def _next_at_close(self) -> Notification | None:
         name = next((notification for notification in self._outbox.frozen if notification not in self._last_try), None)
         group = None if name else self._oldest()
-        one = self._frozen(group) if group else self._outbox.notification(name) if name else None
-        if one:
-            self._last_try.add(one.id)
-        return one
+        last = self._frozen(group) if group else self._outbox.notification(name) if name else None
+        if last:
+            self._last_try.add(last.id)
+        return last
 
     def _oldest(self) -> Sequence[Alert] | None:
         return next(self._outbox.groups(), None)

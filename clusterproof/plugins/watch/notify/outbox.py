@@ -73,15 +73,17 @@ class Outbox:
         since_s: Mapping[Key, float],
     ) -> Iterator[Entry]:
         """The entries that tell the receiver what is open on nodes now, when a watch is resumed."""
-        delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
+        delivered = {key: alert for key, alert in self._delivered.items() if key.node in nodes}
         found_s = {
-            key: min(one.time_s, since_s.get(key, one.time_s)) for key, one in delivered.items() if one.opened_s is None
+            key: min(alert.time_s, since_s.get(key, alert.time_s))
+            for key, alert in delivered.items()
+            if alert.opened_s is None
         }
         for key, opened_s in found_s.items():
             yield {"delivered": replace(delivered[key], opened_s=round(opened_s, 3)).to_data()}
         over = [
-            Change(ChangeKind.CLOSED, key, one.verdict, one.message, 0.0)
-            for key, one in delivered.items()
+            Change(ChangeKind.CLOSED, key, alert.verdict, alert.message, 0.0)
+            for key, alert in delivered.items()
             if key not in now
         ]
         new = [
@@ -113,8 +115,8 @@ class Outbox:
         ]
         due = {self._together(alert) for alert in still if not 0 <= wall_s - alert.time_s < after_s}
         again = (alert for alert in still if self._together(alert) in due)
-        for number, one in enumerate(again, start=self._next):
-            again_of = replace(_as_of(one, now), number=number, kind=REMINDER, opened_s=one.since_s)
+        for number, reminded in enumerate(again, start=self._next):
+            again_of = replace(_as_of(reminded, now), number=number, kind=REMINDER, opened_s=reminded.since_s)
             yield {"add": replace(again_of, time_s=round(wall_s, 3)).to_data()}
 
     def of_others(self, nodes: Collection[str]) -> list[str]:
@@ -190,7 +192,7 @@ class Outbox:
         """Infer incidents of what an older version delivered without them; waiting alerts have none yet."""
         if self._unnamed:
             busy = {alert.key for alert in self._all()}
-            self._incidents.infer(self._cluster, (one for key, one in self._unnamed.items() if key not in busy))
+            self._incidents.infer(self._cluster, (unnamed for key, unnamed in self._unnamed.items() if key not in busy))
             self._unnamed.clear()
 
     def _all(self) -> Iterator[Alert]:

@@ -49,18 +49,18 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
     types: dict[str, dict[str, Any]] = {}
     wrong: list[tuple[int, dict[str, Any]]] = []
     for core, answer in answers.items():
-        for one in answer.get("types", []):
-            known = types.setdefault(one["type"], {**one, "cores": 0, "wrong_cores": 0, "products": 0})
-            known["cores"] += "products" in one
-            known["products"] += one.get("products", 0)
-            known["wrong_cores"] += bool(one.get("wrong"))
-            found = enumerate(one.get("wrong", [])[:MAX_WRONG])
-            wrong += [(number, {"core": core, "type": one["type"], **each}) for number, each in found]
+        for of_type in answer.get("types", []):
+            known = types.setdefault(of_type["type"], {**of_type, "cores": 0, "wrong_cores": 0, "products": 0})
+            known["cores"] += "products" in of_type
+            known["products"] += of_type.get("products", 0)
+            known["wrong_cores"] += bool(of_type.get("wrong"))
+            wrong_of_type = enumerate(of_type.get("wrong", [])[:MAX_WRONG])
+            wrong += [(number, {"core": core, "type": of_type["type"], **each}) for number, each in wrong_of_type]
     return {
         "cores": len(cores),
         "memory_mib": sum(answer.get("memory_mib", 0) for answer in answers.values()),
-        "types": [{name: value for name, value in one.items() if name != "wrong"} for one in types.values()],
-        "wrong": [one for _, one in sorted(wrong, key=itemgetter(0))[:MOST_WRONG]],
+        "types": [{name: value for name, value in of_type.items() if name != "wrong"} for of_type in types.values()],
+        "wrong": [of_type for _, of_type in sorted(wrong, key=itemgetter(0))[:MOST_WRONG]],
         "errors": [{"core": core, "error": answer["error"]} for core, answer in answers.items() if "error" in answer],
     }
 
@@ -80,8 +80,8 @@ def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> Iterato
 
         torch.set_num_threads(1)
         kinds = of_settings(request["kinds"])
-        for found in examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core):
-            more = [{name: one[name] for name in KEPT if name in one} for one in found["types"]]
+        for examined in examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core):
+            more = [{name: of_type[name] for name in KEPT if name in of_type} for of_type in examined["types"]]
             yield {**done, "types": [*types, *more]}
 
 

@@ -90,28 +90,28 @@ def examine(
     """
     began = time.monotonic()
     tallies, others = _begun(kinds, device, size, change)
-    turns = [(tally, data) for tally in tallies for data in data_sets(tally.kind, longest)]
+    turns = [(tally, operands) for tally in tallies for operands in data_sets(tally.kind, longest)]
     turns_of_round = [(*turn, complement) for complement in (False, True) for turn in turns]
     burst_s = min(BURST_S, 0.8 * budget_s / max(1, len(turns_of_round)))
     rounds, reported = 0, 0
 
-    def found() -> dict[str, Any]:
+    def report() -> dict[str, Any]:
         seconds = round(time.monotonic() - began, 1)
         types = [*(tally.as_reported() for tally in tallies), *others]
         return {"seconds": seconds, "rounds": rounds, "size": size, "types": types}
 
     while turns and (not rounds or time.monotonic() - began < budget_s):
-        for tally, data, complement in turns_of_round:
+        for tally, operands, complement in turns_of_round:
             if rounds and time.monotonic() - began >= budget_s:
                 break
-            _turn(tally, data, device, size, seed + rounds, complement, burst_s)
+            _turn(tally, operands, device, size, seed + rounds, complement, burst_s)
             wrong = sum(tally.wrong_products for tally in tallies)
             if wrong > reported:
                 reported = wrong
-                yield found()
+                yield report()
         else:
             rounds += 1
-    yield found()
+    yield report()
 
 
 def _begun(
@@ -132,20 +132,22 @@ def _begun(
     return tallies, others
 
 
-def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, complement: bool, burst_s: float) -> None:
+def _turn(
+    tally: Tally, operands: Operands, device: str, size: int, seed: int, complement: bool, burst_s: float
+) -> None:
     """One data set of one type: computes its reference, and products for the duration of a burst."""
-    given = pair(data, size, size, seed, complement, device)
-    name = f"{data.name}{', complement' if complement else ''}"
+    factors = pair(operands, size, size, seed, complement, device)
+    name = f"{operands.name}{', complement' if complement else ''}"
     choose(tally.unit)
-    integers = _verified(given, tally, name, seed)
-    left, right = operands_of(given, data, tally.kind, tally.unit)
+    integers = _verified(factors, tally, name, seed)
+    left, right = operands_of(factors, operands, tally.kind, tally.unit)
     tally.toggle("left", left)
     tally.toggle("right", right)
     if integers is None:
         return
     first = tally.unit.multiply(left, right)
     tally.result = str(first.dtype).replace("torch.", "")
-    expected = due(integers, given, data, tally.kind, first.dtype)
+    expected = due(integers, factors, operands, tally.kind, first.dtype)
     if not _sees_differences(expected):
         tally.note({"set": name, **locations.to_report([], COMPARISON)})
     tally.sets[name] = tally.sets.get(name, 0) + 1
@@ -154,12 +156,12 @@ def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, compl
     while True:
         counts = torch.stack([differing(product, expected).sum() for product in pending]).tolist()
         tally.products += len(counts)
-        tally.operations += 2.0 * size * size * data.terms * len(counts)
+        tally.operations += 2.0 * size * size * operands.terms * len(counts)
         for product, count in zip(pending, counts):
             if count:
                 changed = any(
                     differing(now, before).any().item()
-                    for now, before in zip((left, right), operands_of(given, data, tally.kind, tally.unit))
+                    for now, before in zip((left, right), operands_of(factors, operands, tally.kind, tally.unit))
                 )
                 again = [tally.unit.multiply(left, right) for _ in range(AGAIN)]
                 _note(tally, name, int(count), product, expected, again, changed)
@@ -177,33 +179,33 @@ def _sees_differences(expected: Any) -> bool:
 
 def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, again: list[Any], changed: bool) -> None:
     elements = wrong_elements(product, expected, MAX_ELEMENTS) if len(tally.wrong) < MAX_WRONG else []
-    wrong = sum(bool(differing(one, expected).any().item()) for one in again)
-    alike = all(not differing(one, product).any().item() for one in again)
-    found = {"set": name, "elements": count, "again": wrong, "of": len(again), "alike": alike}
-    tally.note({**found, "operands_changed": changed, **locations.to_report(elements, COMPARISON)})
+    wrong = sum(bool(differing(repeated, expected).any().item()) for repeated in again)
+    alike = all(not differing(repeated, product).any().item() for repeated in again)
+    mistake = {"set": name, "elements": count, "again": wrong, "of": len(again), "alike": alike}
+    tally.note({**mistake, "operands_changed": changed, **locations.to_report(elements, COMPARISON)})
 
 
-def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
+def _verified(factors: Pair, tally: Tally, name: str, seed: int) -> Any:
     """The product of the integers in float64, once both checksums hold; None if that fails.
 
     Doubtful rows are recomputed with integers alone, and their errors recorded.
     """
-    left, right = given.left, given.right
+    left, right = factors.left, factors.right
     product = left.double() @ right.double()
     rows, columns = disagreeing(left, right, product, seed)
     doubtful = rows.nonzero().reshape(-1).tolist()
     if not doubtful and not columns.any().item():
         return product
     first = product.clone()
-    found: list[WrongElement] = []
+    elements: list[WrongElement] = []
     for row in doubtful[:MAX_ROWS]:
         expected = exact_row(left, right, row)
-        for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):
-            found.append(one._replace(row=row))
+        for element in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):
+            elements.append(element._replace(row=row))
         product[row] = expected
-    report = locations.to_report(found, "the checksums themselves")
+    report = locations.to_report(elements, "the checksums themselves")
     again = [bool(differing(left.double() @ right.double(), first).any().item()) for _ in range(REMADE)]
     repeated = {"again": sum(not other for other in again), "of": len(again), "alike": not any(again)}
-    tally.note({"set": f"float64 for {name}", "elements": len(found), **repeated, **report})
+    tally.note({"set": f"float64 for {name}", "elements": len(elements), **repeated, **report})
     rows, columns = disagreeing(left, right, product, seed + 1)
     return None if rows.any().item() or columns.any().item() else product

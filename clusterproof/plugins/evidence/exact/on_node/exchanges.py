@@ -45,14 +45,18 @@ class Collectives(NamedTuple):
 
 
 def _note(
-    operations: dict[tuple[str, str], dict[str, Any]], name: str, kind: str, found: list[dict[str, Any]], why: str = ""
+    operations: dict[tuple[str, str], dict[str, Any]],
+    name: str,
+    kind: str,
+    mistakes: list[dict[str, Any]],
+    why: str = "",
 ) -> None:
-    one = operations.setdefault((name, kind), {"operation": name, "type": kind, "rounds": 0, "wrong": []})
+    operation = operations.setdefault((name, kind), {"operation": name, "type": kind, "rounds": 0, "wrong": []})
     if why:
-        one["why"] = why
+        operation["why"] = why
         return
-    one["rounds"] += 1
-    one["wrong"] += found[: MAX_WRONG - len(one["wrong"])]
+    operation["rounds"] += 1
+    operation["wrong"] += mistakes[: MAX_WRONG - len(operation["wrong"])]
 
 
 def _described(number: int, sender: int | None, error: BlockError | None) -> list[dict[str, Any]]:
@@ -121,12 +125,12 @@ def copies(
     for name, call, receivers, receiver in (gathered, ("all_to_all", collectives.all_to_all, everyone, group.rank)):
         result = torch.full((group.ranks * group.length,), UNWRITTEN, dtype=torch.int32, device=group.device)
         call(result, torch.cat([sent(group.rank, to) for to in receivers]))
-        found = []
+        mistakes = []
         for sender, got in enumerate(result.chunk(group.ranks)):
             due = sent(sender, receiver)
             if bool((got != due).any()):
-                found += _described(number, sender, copied(got, due, instead(sender, receiver)))
-        _note(operations, name, "int32", found)
+                mistakes += _described(number, sender, copied(got, due, instead(sender, receiver)))
+        _note(operations, name, "int32", mistakes)
 
 
 def way_of(backend: str, group: RankPlace) -> Collectives:
@@ -134,11 +138,11 @@ def way_of(backend: str, group: RankPlace) -> Collectives:
     gather: Any = getattr(dist, "all_gather_into_tensor", None) or getattr(dist, "_all_gather_base", None)
     scatter: Any = getattr(dist, "reduce_scatter_tensor", None) or getattr(dist, "_reduce_scatter_base", None)
 
-    def gathered(result: Any, given: Any) -> None:
-        dist.all_gather(list(result.chunk(group.ranks)), given)
+    def gathered(result: Any, contribution: Any) -> None:
+        dist.all_gather(list(result.chunk(group.ranks)), contribution)
 
-    def reduced(result: Any, given: Any) -> None:
-        for rank, part in enumerate(given.chunk(group.ranks)):
+    def reduced(result: Any, contribution: Any) -> None:
+        for rank, part in enumerate(contribution.chunk(group.ranks)):
             dist.reduce(part, rank)
             if rank == group.rank:
                 result.copy_(part)

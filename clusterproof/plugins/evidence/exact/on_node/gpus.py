@@ -52,8 +52,8 @@ def _computed(gpu: int, compute: Callable[[int], Found]) -> Found:
     torch.cuda.set_device(gpu)
     about = torch.cuda.get_device_properties(gpu)
     own = {"name": about.name, "sms": about.multi_processor_count, "address": address_of(about)}
-    for found in compute(gpu):
-        yield {**own, **found}
+    for report in compute(gpu):
+        yield {**own, **report}
 
 
 def address_of(about: Any) -> str:

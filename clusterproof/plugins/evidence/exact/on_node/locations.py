@@ -21,10 +21,10 @@ class WrongElement(NamedTuple):
     got: int
 
 
-def location_in_words(found: list[WrongElement]) -> str:
+def location_in_words(elements: list[WrongElement]) -> str:
     """The place of all of them in words: `row 5, column 9`, `column 9 (12 rows)`, `lane 9 of 32 (…)`, `tile …`."""
-    rows, columns = sorted({one.row for one in found}), sorted({one.column for one in found})
-    if len(found) == 1:
+    rows, columns = sorted({element.row for element in elements}), sorted({element.column for element in elements})
+    if len(elements) == 1:
         return f"row {rows[0]}, column {columns[0]}"
     for name, fixed, other, others in (("row", rows, columns, "columns"), ("column", columns, rows, "rows")):
         if len(fixed) == 1:
@@ -34,7 +34,7 @@ def location_in_words(found: list[WrongElement]) -> str:
         if len(lanes) == 1 and len(places) > 1:
             return f"lane {lanes.pop()} of {LANES} ({len(places)} {name}s)"
     for size in TILES:
-        if len({(one.row // size, one.column // size) for one in found}) == 1:
+        if len({(element.row // size, element.column // size) for element in elements}) == 1:
             return f"one tile of {size} x {size} at row {rows[0] // size * size}, column {columns[0] // size * size}"
     return f"{len(rows)} rows, {len(columns)} columns{_spacing(columns)}"
 
@@ -45,19 +45,19 @@ def _spacing(places: list[int]) -> str:
     return f", {step} apart" if step > 1 else ""
 
 
-def bits(found: Iterable[WrongElement]) -> list[int]:
+def bits(elements: Iterable[WrongElement]) -> list[int]:
     """The bits that differ in any of them, 0 the lowest: the first of them."""
-    differing = reduce(lambda known, one: known | (one.expected ^ one.got), found, 0)
+    differing = reduce(lambda known, element: known | (element.expected ^ element.got), elements, 0)
     return [bit for bit in range(64) if differing >> bit & 1][:MAX_BITS]
 
 
-def to_report(found: list[WrongElement], otherwise: str) -> dict[str, object]:
+def to_report(elements: list[WrongElement], otherwise: str) -> dict[str, object]:
     """All this as a node reports it; `otherwise` is what is wrong where no element is."""
-    if not found:
+    if not elements:
         return {"where": otherwise, "bits": []}
     return {
-        "where": location_in_words(found),
-        "bits": bits(found),
-        "expected": hex(found[0].expected),
-        "got": hex(found[0].got),
+        "where": location_in_words(elements),
+        "bits": bits(elements),
+        "expected": hex(elements[0].expected),
+        "got": hex(elements[0].got),
     }

@@ -73,5 +73,6 @@ def magnitudes(bits: int) -> tuple[int, int]:
 def of_settings(text: str) -> list[Kind]:
     """Parse a setting: `float32:24:24,…`."""
     return [
-        Kind(name, int(bits), int(sum_bits)) for name, bits, sum_bits in (one.split(":") for one in text.split(","))
+        Kind(name, int(bits), int(sum_bits))
+        for name, bits, sum_bits in (setting.split(":") for setting in text.split(","))
     ]

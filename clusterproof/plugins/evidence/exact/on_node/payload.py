@@ -80,16 +80,16 @@ def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockErr
     if not len(places):
         return None
     off = got[places].double() - due[places].double()
-    found = []
+    causes = []
     for rank in range(ranks):
         own = of(rank)[places].double()
-        found += [(how, rank) for how, due_off in ((MISSING, -own), (TWICE, own)) if bool((off == due_off).all())]
-    return _block_error(got, due, places, *_only(found, len(places)))
+        causes += [(how, rank) for how, due_off in ((MISSING, -own), (TWICE, own)) if bool((off == due_off).all())]
+    return _block_error(got, due, places, *_only(causes, len(places)))
 
 
-def _only(found: list[tuple[str, int]], elements: int) -> tuple[str, int | None]:
+def _only(causes: list[tuple[str, int]], elements: int) -> tuple[str, int | None]:
     """The only explanation, if enough elements support it."""
-    return found[0] if len(found) == 1 and elements >= FEWEST else ("", None)
+    return causes[0] if len(causes) == 1 and elements >= FEWEST else ("", None)
 
 
 def _block_error(got: Any, due: Any, places: Any, how: str, other: int | None) -> BlockError:

@@ -43,7 +43,7 @@ class Pair(NamedTuple):
 
 
 def pair(
-    data: Operands, rows: int, columns: int, seed: int, complement: bool, device: str, batch: tuple[int, ...] = ()
+    operands: Operands, rows: int, columns: int, seed: int, complement: bool, device: str, batch: tuple[int, ...] = ()
 ) -> Pair:
     """The operands of one product, or a batch: with random signs; or the complement, with the largest sums.
 
@@ -63,14 +63,17 @@ def pair(
     def signs(*shape: int) -> Any:
         return 2 * draw(0, 1, *shape) - 1
 
-    left, right = integers(data.left_bits, rows, data.terms), integers(data.right_bits, data.terms, columns)
+    left, right = (
+        integers(operands.left_bits, rows, operands.terms),
+        integers(operands.right_bits, operands.terms, columns),
+    )
     if complement:
         left, right = left * signs(rows, 1), right * signs(1, columns)
     else:
-        left, right = left * signs(rows, data.terms), right * signs(data.terms, columns)
-    if data.is_selecting:
-        places = torch.arange(data.terms, device=device).unsqueeze(-1)
-        right = right * (places == torch.arange(columns, device=device) * 7 % data.terms)
+        left, right = left * signs(rows, operands.terms), right * signs(operands.terms, columns)
+    if operands.is_selecting:
+        places = torch.arange(operands.terms, device=device).unsqueeze(-1)
+        right = right * (places == torch.arange(columns, device=device) * 7 % operands.terms)
     return Pair(left, right, draw(-SCALES, SCALES, rows, 1), draw(-SCALES, SCALES, 1, columns))
 
 
@@ -102,12 +105,12 @@ def exact_row(left: Any, right: Any, row: int) -> Any:
     return (left[row].unsqueeze(-1) * right).sum(0).double()
 
 
-def operands_of(given: Pair, data: Operands, kind: Kind, unit: Unit) -> tuple[Any, Any]:
+def operands_of(factors: Pair, operands: Operands, kind: Kind, unit: Unit) -> tuple[Any, Any]:
     """The scaled matrices to multiply: floats around 1."""
     if kind.name == "int8":
-        return given.left.to(unit.left), given.right.to(unit.right)
-    left = given.left.double() * torch.exp2((given.row_scale - data.left_bits + 1).double())
-    right = given.right.double() * torch.exp2((given.column_scale - data.right_bits + 1).double())
+        return factors.left.to(unit.left), factors.right.to(unit.right)
+    left = factors.left.double() * torch.exp2((factors.row_scale - operands.left_bits + 1).double())
+    right = factors.right.double() * torch.exp2((factors.column_scale - operands.right_bits + 1).double())
     return left.to(unit.left), laid(right.to(unit.right), kind)
 
 
@@ -116,11 +119,11 @@ def laid(right: Any, kind: Kind) -> Any:
     return right.transpose(-1, -2).contiguous().transpose(-1, -2) if kind.name.startswith("float8") else right
 
 
-def due(product: Any, given: Pair, data: Operands, kind: Kind, result: Any) -> Any:
+def due(product: Any, factors: Pair, operands: Operands, kind: Kind, result: Any) -> Any:
     """The correct product to the last bit, from the integer one: scaled, in the type of the result."""
     if kind.name == "int8":
         return product.to(result)
-    powers = given.row_scale + given.column_scale - data.left_bits - data.right_bits + 2
+    powers = factors.row_scale + factors.column_scale - operands.left_bits - operands.right_bits + 2
     return (product * torch.exp2(powers.double())).to(result)
 
 
@@ -170,10 +173,10 @@ def _probes(kind: Kind) -> Iterator[tuple[str, list[float], list[float]]]:
     """
     whole = float((1 << kind.significand) - 1)
     yield f"rounds operands of {kind.significand} bits", [whole], [1.0]
-    data = next(data_sets(kind, PROBED // 2))
-    wide, narrow = (float(magnitudes(bits)[1]) for bits in (data.left_bits, data.right_bits))
+    operands = next(data_sets(kind, PROBED // 2))
+    wide, narrow = (float(magnitudes(bits)[1]) for bits in (operands.left_bits, operands.right_bits))
     ends = [0.0] * (STEP - 1)
-    terms = data.terms - STEP  # that the 1 has room beside them
+    terms = operands.terms - STEP  # that the 1 has room beside them
     signs = [narrow] * terms + [-narrow] * terms
     yield f"adds up in fewer than {kind.accumulator} bits", [1.0, *ends, *[wide] * 2 * terms], [1.0, *ends, *signs]
 
@@ -181,7 +184,7 @@ def _probes(kind: Kind) -> Iterator[tuple[str, list[float], list[float]]]:
 def _is_uniformly_wrong(unit: Unit, kind: Kind, device: str, size: int, row: list[float], column: list[float]) -> bool:
     """Whether a product of equal rows and columns, whose sum begins with the only remaining term, is wrong."""
     zeros = [0.0] * (PROBED - len(row))
-    left, right = (torch.tensor([*one, *zeros], dtype=torch.float64, device=device) for one in (row, column))
+    left, right = (torch.tensor([*factor, *zeros], dtype=torch.float64, device=device) for factor in (row, column))
     rows, columns = left.repeat(size, 1).to(unit.left), right.unsqueeze(-1).repeat(1, size).to(unit.right)
     result = unit.multiply(rows, laid(columns, kind)).double().nan_to_num(posinf=0.0, neginf=0.0)
     return bool((result == result[0, 0]).all().item() and result[0, 0].item() != row[0] * column[0])
@@ -207,10 +210,10 @@ def _multiplications_of_float8(name: str, device: str) -> list[Unit]:
     left, right = getattr(torch, name, None), getattr(torch, "float8_e4m3fn", None)
     if left is None or not hasattr(torch, "_scaled_mm"):
         return []
-    one = torch.ones((), device=device)
+    scale = torch.ones((), device=device)
 
     def scaled(result: Any) -> Unit:
-        settings = {"scale_a": one, "scale_b": one, "out_dtype": result, "use_fast_accum": False}
+        settings = {"scale_a": scale, "scale_b": scale, "out_dtype": result, "use_fast_accum": False}
         return Unit(left, right, lambda a, b: torch._scaled_mm(a, b, **settings))  # noqa: SLF001 - there is no other
 
     return [scaled(torch.float32), scaled(torch.bfloat16)]

@@ -59,8 +59,8 @@ def main(request: dict[str, Any]) -> None:
     os.environ[WORKSPACE[0]] = WORKSPACE[1]
 
     def compute(gpu: int) -> Iterator[dict[str, Any]]:
-        for found in repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"]):
-            yield {"libraries": software(), "types": found}
+        for types in repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"]):
+            yield {"libraries": software(), "types": types}
 
     answers = on_each_gpu(request, compute)
     print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": answers}))  # noqa: T201
@@ -68,11 +68,11 @@ def main(request: dict[str, Any]) -> None:
 
 def software() -> list[str]:
     """What determines results besides PyTorch: the loaded CUDA libraries, and overrides."""
-    found = {f"{name}={os.environ[name][:MAX_VALUE]}" for name in OVERRIDES if name in os.environ}
+    names = {f"{name}={os.environ[name][:MAX_VALUE]}" for name in OVERRIDES if name in os.environ}
     with suppress(OSError), open("/proc/self/maps") as file:
         for match in filter(None, map(LIBRARY.search, map(str.rstrip, file))):
-            found |= {match["name"], *version_of(match["path"], match["name"])}
-    return sorted({*found, f"cuDNN {torch.backends.cudnn.version()}"})
+            names |= {match["name"], *version_of(match["path"], match["name"])}
+    return sorted({*names, f"cuDNN {torch.backends.cudnn.version()}"})
 
 
 def version_of(path: str, name: str) -> list[str]:
@@ -97,25 +97,25 @@ def repeated(
     Yields all results whenever there are new ones: the device may fail next.
     """
     deterministic()
-    found: list[dict[str, Any]] = []
+    types_of_steps: list[dict[str, Any]] = []
     for name in types:
         began = time.monotonic()
         try:
             first = trained(device, size, name, 0, change)
         except (RuntimeError, TypeError) as refused:
-            found.append({"type": name, "why": " ".join(str(refused).split())[:120]})
+            types_of_steps.append({"type": name, "why": " ".join(str(refused).split())[:120]})
             continue
-        one: dict[str, Any] = {"type": name, "passes": 1, "digests": first, "differing": []}
-        found.append(one)
-        while one["passes"] < MIN_PASSES or time.monotonic() - began < budget_s / len(types):
-            again = trained(device, size, name, one["passes"], change)
+        of_type: dict[str, Any] = {"type": name, "passes": 1, "digests": first, "differing": []}
+        types_of_steps.append(of_type)
+        while of_type["passes"] < MIN_PASSES or time.monotonic() - began < budget_s / len(types):
+            again = trained(device, size, name, of_type["passes"], change)
             steps = [step for step, (before, after) in enumerate(zip(first, again)) if before != after]
-            if steps and len(one["differing"]) < MAX_DIFFERING:
-                one["differing"].append({"pass": one["passes"], "step": steps[0]})
-            one["passes"] += 1
-            if steps or one["passes"] == MIN_PASSES:
-                yield found
-    yield found
+            if steps and len(of_type["differing"]) < MAX_DIFFERING:
+                of_type["differing"].append({"pass": of_type["passes"], "step": steps[0]})
+            of_type["passes"] += 1
+            if steps or of_type["passes"] == MIN_PASSES:
+                yield types_of_steps
+    yield types_of_steps
 
 
 def deterministic() -> None:
@@ -133,12 +133,12 @@ def trained(device: str, size: Size, kind: str, number: int, change: Change) -> 
     weights = [
         _real(index, shape, device).mul_(shape[0] ** -0.5).requires_grad_() for index, shape in enumerate(_shapes(size))
     ]
-    momenta = [torch.zeros_like(one) for one in weights]
+    momenta = [torch.zeros_like(matrix) for matrix in weights]
     inputs = (size.sequences, size.tokens, size.width)
     digests = []
     for step in range(STEPS):
-        given, due = (_real(1000 + 2 * step + side, inputs, device) for side in (0, 1))
-        loss = (_forward(given, weights, own) - due).square().mean()
+        sample, due = (_real(1000 + 2 * step + side, inputs, device) for side in (0, 1))
+        loss = (_forward(sample, weights, own) - due).square().mean()
         gradients = list(torch.autograd.grad(loss, weights))
         change(number, step, "gradients", gradients)
         digest = digest_of(gradients)
@@ -165,13 +165,13 @@ def _real(index: int, shape: tuple[int, ...], device: str) -> Any:
     return ((whole - (1 << UNIT_BITS - 1)).float() / (1 << UNIT_BITS - 1)).reshape(shape)
 
 
-def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
+def _forward(sample: Any, weights: list[Any], kind: Any) -> Any:
     """Attention and a two-layer network, twice; products in this type, everything else in float32."""
 
     def times(left: Any, right: Any) -> Any:
         return (left.to(kind) @ right.to(kind)).float()
 
-    state = given
+    state = sample
     for layer in range(LAYERS):
         query, key, value, out, up, down = weights[6 * layer : 6 * layer + 6]
         normed = layer_norm(state, state.shape[-1:])
@@ -184,8 +184,8 @@ def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
 def digest_of(matrices: list[Any]) -> str:
     """16 hexadecimal digits that depend on every bit: integers, summed in any order."""
     digest = 0
-    for number, one in enumerate(matrices):
-        bits = one.detach().contiguous().view(torch.int32).reshape(-1).long()
-        weights = drawn(key_of(SEED, -number - 1, 1), bits.numel(), one.device.type) | 1
+    for number, matrix in enumerate(matrices):
+        bits = matrix.detach().contiguous().view(torch.int32).reshape(-1).long()
+        weights = drawn(key_of(SEED, -number - 1, 1), bits.numel(), matrix.device.type) | 1
         digest += int((bits * weights).sum())
     return f"{digest % (1 << 64):016x}"
