@@ -15,7 +15,7 @@ REFUSED = "srun: fatal: Could not establish a configuration source\n"
 
 
 @pytest.mark.parametrize(
-    ("listing", "kinds"),
+    ("data", "kinds"),
     [
         (DEBIAN_12, ("pmix", "none", "cray_shasta", "pmi2")),
         (f"srun: a warning\n{SLURM_20}", ("cray_shasta", "pmi2", "none")),
@@ -25,12 +25,12 @@ REFUSED = "srun: fatal: Could not establish a configuration source\n"
     ],
     ids=["22.05", "20.11", "without PMI", "no configuration", "nothing"],
 )
-def test_what_srun_lists_is_read(listing: str, kinds: tuple[str, ...]) -> None:
-    assert listed(listing) == kinds
+def test_what_srun_lists_is_read(data: str, kinds: tuple[str, ...]) -> None:
+    assert listed(data) == kinds
 
 
 @pytest.mark.parametrize(
-    ("options", "site", "listing", "kind"),
+    ("options", "site", "data", "kind"),
     [
         ("", "none", DEBIAN_12, "pmix"),
         ("", "none", SLURM_20, "pmi2"),
@@ -43,9 +43,9 @@ def test_what_srun_lists_is_read(listing: str, kinds: tuple[str, ...]) -> None:
     ],
 )
 def test_the_best_is_chosen_unless_the_site_or_a_person_says_another(
-    options: str, site: str, listing: str, kind: str
+    options: str, site: str, data: str, kind: str
 ) -> None:
-    assert chosen(options.split(), site, listed(listing)) == kind
+    assert chosen(options.split(), site, listed(data)) == kind
 
 
 ALIKE = "".join(
@@ -77,7 +77,7 @@ def test_the_sites_own_choice_is_in_slurms_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "listing", "message"),
+    ("used", "data", "message"),
     [
         ("none", DEBIAN_12, "offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"),
         ("none", BARE, "Slurm has no PMI for them (srun --mpi=list: none, cray_shasta); expected its PMIx plugin"),
@@ -85,5 +85,5 @@ def test_the_sites_own_choice_is_in_slurms_configuration() -> None:
         ("pmi2", SLURM_20, "offered them pmi2; expected an MPI that speaks it, or --launcher mpirun"),
     ],
 )
-def test_ranks_that_did_not_find_each_other_get_another_way(used: str, listing: str, message: str) -> None:
-    assert message in advice(used, listed(listing))
+def test_ranks_that_did_not_find_each_other_get_another_way(used: str, data: str, message: str) -> None:
+    assert message in advice(used, listed(data))

@@ -50,11 +50,11 @@ def given(**options: object) -> Namespace:
 
 
 @pytest.mark.parametrize(
-    ("text", "deadlines"),
+    ("text", "data"),
     [("", {}), ("60", {"": 60}), ("dcgm_diag=1200,gpu_gemm=60.5", {"dcgm_diag": 1200, "gpu_gemm": 60.5})],
 )
-def test_deadlines_are_for_all_or_for_some(text: str, deadlines: dict[str, float]) -> None:
-    assert timeouts(text) == deadlines
+def test_deadlines_are_for_all_or_for_some(text: str, data: dict[str, float]) -> None:
+    assert timeouts(text) == data
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "words"),
     [
         ({"fs_size": 8}, "--fs-size is 8; expected at least 64"),
         ({"exact_s": 0.5}, "--exact-s is 0.5; expected 1 to 86400"),
@@ -102,8 +102,8 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
         ({"dcgm_parameters": "diagnostic.test_duration=nan"}, "has diagnostic.test_duration 'nan'; expected seconds"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(pytest.UsageError, match=re.escape(message)):
+def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(pytest.UsageError, match=re.escape(words)):
         load_options(given(**options))
 
 

@@ -21,7 +21,7 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
 
 
 @pytest.mark.parametrize(
-    ("rows", "models", "verdict", "words"),
+    ("rows", "models", "verdict", "message"),
     [
         ((*CUBE_MESH, *(f"{row[8:]} {row[:7]}" for row in CUBE_MESH)), MOST, None, ""),
         (RING, MOST, None, ""),
@@ -36,11 +36,11 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
     ],
 )
 def test_a_gpu_that_fewer_nvlinks_join_than_most(
-    rows: tuple[str, ...], models: dict[int, str], verdict: Verdict | None, words: str
+    rows: tuple[str, ...], models: dict[int, str], verdict: Verdict | None, message: str
 ) -> None:
-    said = said_of(rows, models)
-    assert [finding.verdict for finding in said] == [verdict] * (verdict is not None), said
-    assert all(finding.message.startswith(words) for finding in said), said
+    findings = said_of(rows, models)
+    assert [finding.verdict for finding in findings] == [verdict] * (verdict is not None), findings
+    assert all(finding.message.startswith(message) for finding in findings), findings
 
 
 def test_two_gpus_that_fewer_nvlinks_join_are_both_named() -> None:
@@ -65,5 +65,5 @@ def said_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
         }
         for number, row in enumerate(rows)
     ]
-    said = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).by_verdict
-    return [finding for finding in said if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)]
+    findings = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).by_verdict
+    return [finding for finding in findings if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)]
