@@ -59,7 +59,7 @@ def test_lines_without_a_rank_are_cut_off_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "cause", "words"),
+    ("kind", "cause", "message"),
     [
         ("'std::runtime_error'\n", "unknown", "the log has no message of a C++ exception"),
         ("'c10::Er", "unknown", "the log has no message of a C++ exception"),
@@ -68,11 +68,11 @@ def test_lines_without_a_rank_are_cut_off_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_cpp_exception_threw_is_said_where_its_message_is_lost(
-    kind: str, cause: str, words: str, tmp_path: Path
+    kind: str, cause: str, message: str, tmp_path: Path
 ) -> None:
-    said, _, why = said_of(tmp_path, labelled(TERMINATE + kind) + EXITED)
-    assert said == cause
-    assert why.startswith(words)
+    named, _, why = said_of(tmp_path, labelled(TERMINATE + kind) + EXITED)
+    assert named == cause
+    assert why.startswith(message)
 
 
 def test_a_cpp_exception_with_its_message_is_not_cut_off(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_the_first_to_end_is_not_said_to_be_unknown_where_srun_tells_it(tmp_path
 
 def test_a_dump_that_is_cut_off_does_not_make_its_rank_the_one_that_is_waited_for(tmp_path: Path) -> None:
     for rank in range(4):
-        data = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(data[: len(data) // 2] if rank == 2 else data)
+        dumped = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(dumped[: len(dumped) // 2] if rank == 2 else dumped)
     collected = case_of(tmp_path, {"rank_1.log": WATCHDOG_OF_1}).collected
     assert [lead.rank for lead in collected.leads if lead.is_late] == []
-    assert any(one.startswith("nccl_trace_rank_2: ") for one in collected.missing)
+    assert any(gap.startswith("nccl_trace_rank_2: ") for gap in collected.missing)

@@ -10,7 +10,7 @@ from tests.case.files import RUNS_ON, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "message"),
     [
         ("TIMEOUT", "its time limit was over"),
         ("PREEMPTED", "a job of higher priority took its nodes"),
@@ -18,9 +18,9 @@ from tests.case.files import RUNS_ON, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_
         ("DEADLINE", "it was cancelled"),
     ],
 )
-def test_the_state_says_who_stopped_a_job_that_ran(state: str, words: str, tmp_path: Path) -> None:
+def test_the_state_says_who_stopped_a_job_that_ran(state: str, message: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, {"rank_0.log": RUNS_ON, "sacct.txt": SACCT.format(state=state)})
-    assert (case.verdict.cause, case.verdict.why) == ("stopped", words)
+    assert (case.verdict.cause, case.verdict.why) == ("stopped", message)
     assert case.advice.restart == "yes"
     assert set(case.advice.nodes.values()) == {"not known"}
 
@@ -59,12 +59,12 @@ def test_sigkill_without_a_record_of_its_sender_is_unknown(tmp_path: Path) -> No
 
 
 def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_path: Path) -> None:
-    said = (
+    output = (
         "srun: error: Node failure on gpu004\nsrun: error: gpu001: task 0: Terminated\n"
         "0: slurmstepd-gpu001: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:00 DUE TO NODE FAILURE, "
         "SEE SLURMCTLD LOG FOR DETAILS ***\n"
     )
-    case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="NODE_FAIL")})
+    case = case_of(tmp_path, {"slurm-77.out": output, "sacct.txt": SACCT.format(state="NODE_FAIL")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu004",))
     assert case.advice.nodes["gpu001"] == "not known"
 
@@ -79,8 +79,8 @@ RECORD = SACCT.format(state="FAILED")  # gives lines their year
 
 @pytest.mark.parametrize("signal", ["15", "Signals.SIGTERM", "1", "Signals.SIGHUP", "2"])
 def test_a_launcher_that_was_told_to_stop_was_stopped_from_outside(signal: str, tmp_path: Path) -> None:
-    said = RUNS_ON + TOLD.format(signal=signal) + PASSED_ON + RAISED
-    verdict = case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict
+    output = RUNS_ON + TOLD.format(signal=signal) + PASSED_ON + RAISED
+    verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why, verdict.probability) == ("stopped", FROM_OUTSIDE, 0.75)
 
 
@@ -107,8 +107,8 @@ def test_a_launcher_that_passes_a_signal_on_as_a_rank_failed_was_not(tmp_path: P
 def test_a_launcher_that_was_told_to_stop_after_others_had_ended_says_nothing_of_why(
     before: str, tmp_path: Path
 ) -> None:
-    said = RUNS_ON + before + TOLD.format(signal="15") + PASSED_ON + RAISED
-    assert case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict.cause == "unknown"
+    output = RUNS_ON + before + TOLD.format(signal="15") + PASSED_ON + RAISED
+    assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.cause == "unknown"
 
 
 def test_who_told_a_launcher_to_stop_is_said_where_the_record_has_it(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_who_told_a_launcher_to_stop_is_said_where_the_record_has_it(tmp_path: P
 
 
 def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(tmp_path: Path) -> None:
-    said = RUNS_ON.replace(" 08:10", " 07:20") + TOLD.format(signal="15")
-    verdict = case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict
+    output = RUNS_ON.replace(" 08:10", " 07:20") + TOLD.format(signal="15")
+    verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why) == (
         "unknown",
         "it had made no step for 50 minutes when it was told to stop: it hung",

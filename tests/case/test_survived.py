@@ -20,10 +20,10 @@ WARNED = (
 )
 
 
-@pytest.mark.parametrize("words", WARNED)
+@pytest.mark.parametrize("message", WARNED)
 @pytest.mark.parametrize("at", ["07:44:50", "07:58:30", "07:59:50"])
-def test_what_was_logged_as_a_warning_does_not_hide_the_gpu_that_broke(words: str, at: str, tmp_path: Path) -> None:
-    own = f"2026-03-01 {at},000 {words}\n{GOES_ON.format(second=55)}{CUDA_OF_3}"
+def test_what_was_logged_as_a_warning_does_not_hide_the_gpu_that_broke(message: str, at: str, tmp_path: Path) -> None:
+    own = f"2026-03-01 {at},000 {message}\n{GOES_ON.format(second=55)}{CUDA_OF_3}"
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": own})
     assert (case.verdict.cause, case.verdict.standing, case.verdict.nodes) == ("hardware", "established", ("gpu003",))
 
@@ -33,12 +33,12 @@ def test_a_warning_of_glog_is_one(tmp_path: Path) -> None:
     assert case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": own}).verdict.standing == "established"
 
 
-@pytest.mark.parametrize("words", WARNED)
-def test_a_warning_alone_is_no_cause_and_is_said(words: str, tmp_path: Path) -> None:
-    line = f"2026-03-01 08:10:29,000 {words}\n"
+@pytest.mark.parametrize("message", WARNED)
+def test_a_warning_alone_is_no_cause_and_is_said(message: str, tmp_path: Path) -> None:
+    line = f"2026-03-01 08:10:29,000 {message}\n"
     case = case_of(tmp_path, {"rank_3.log": line, "sacct.txt": SACCT.format(state="FAILED")})
     assert case.verdict.cause == "unknown"
-    assert words[:40] in case.verdict.why
+    assert message[:40] in case.verdict.why
 
 
 def test_the_warnings_of_nccl_are_its_errors(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_an_exception_of_before_hides_no_broken_gpu_that_a_rank_bears_out(
     assert "Xid 79" in case.verdict.why
     assert case.advice.nodes["gpu003"] == "test"
     assert any("Xid 79" in row.words for row in rows(case))
-    assert not any("another time" in one for one in case.collected.missing)
+    assert not any("another time" in gap for gap in case.collected.missing)
 
 
 def test_evidence_before_the_end_of_the_job_is_of_its_time(tmp_path: Path) -> None:
     own = {"rank_3.log": SURVIVED.format(second="10") + "2026-03-01 08:10:00,000 INFO: loss 2.31\n"}
     case = case_of(tmp_path, {**own, "gpu003-dmesg.txt": XID_79.format(time="08:05:00")})
-    assert not any("another time" in one for one in case.collected.missing)
+    assert not any("another time" in gap for gap in case.collected.missing)
     assert any("Xid 79" in row.words for row in rows(case))
 
 
