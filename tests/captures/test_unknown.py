@@ -32,16 +32,16 @@ def unknown(text: str) -> list[str]:
 
 
 def test_each_unknown_output_of_a_session_is_named_and_the_others_are_read() -> None:
-    values, said = read_text(SESSION)
+    values, names = read_text(SESSION)
     assert values["boot"] == {"uptime_s": 350735.47}
-    assert said == [
+    assert names == [
         "ethtool eth0 is none of the known forms",
         "dcgmi health -c is none of the known forms: Error: no connection to localhost",
     ]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "name"),
     [
         (
             "# ethtool eth0\nCannot get device settings: No such device\n",
@@ -55,8 +55,8 @@ def test_each_unknown_output_of_a_session_is_named_and_the_others_are_read() -> 
         (f"$ ethtool {'x' * 500}\nno\n", f"ethtool {'x' * 72} is none of the known forms: no"),
     ],
 )
-def test_what_a_prompt_or_a_heading_opens_is_called_by_its_command(text: str, said: str) -> None:
-    assert unknown(text)[0].startswith(said)
+def test_what_a_prompt_or_a_heading_opens_is_called_by_its_command(text: str, name: str) -> None:
+    assert unknown(text)[0].startswith(name)
 
 
 @pytest.mark.parametrize("text", ["$ cd /tmp\n$ uptime\n", "remember the milk\n", "# the notes of a colleague\nmilk\n"])
@@ -92,22 +92,22 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: said[:30])
-def test_an_error_in_place_of_an_output_is_said_in_its_own_words(said: str) -> None:
-    check, verdict, words = SAID[said]
-    assert read_text(said + "\n")[1] == []
-    expect(evaluated({"a.txt": said + "\n"})[check], verdict, words)
+@pytest.mark.parametrize("output", SAID, ids=lambda output: output[:30])
+def test_an_error_in_place_of_an_output_is_said_in_its_own_words(output: str) -> None:
+    check, verdict, message = SAID[output]
+    assert read_text(output + "\n")[1] == []
+    expect(evaluated({"a.txt": output + "\n"})[check], verdict, message)
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: said[:30])
-def test_below_a_typed_command_it_is_the_same(said: str) -> None:
-    check, verdict, words = SAID[said]
-    expect(evaluated({"a.txt": f"# sudo the command\n$ date -u\n{said}\n"})[check], verdict, words)
+@pytest.mark.parametrize("output", SAID, ids=lambda output: output[:30])
+def test_below_a_typed_command_it_is_the_same(output: str) -> None:
+    check, verdict, message = SAID[output]
+    expect(evaluated({"a.txt": f"# sudo the command\n$ date -u\n{output}\n"})[check], verdict, message)
 
 
-@pytest.mark.parametrize("said", ["FATA[0012] error running neuron job", 'time=12:00 level=fatal msg="neuron job"'])
-def test_what_a_job_logs_of_neuron_is_no_output_of_neuron_ls(said: str) -> None:
-    assert "neuron_ls" not in read_text(f"step 1\n{said}\n")[0]
+@pytest.mark.parametrize("output", ["FATA[0012] error running neuron job", 'time=12:00 level=fatal msg="neuron job"'])
+def test_what_a_job_logs_of_neuron_is_no_output_of_neuron_ls(output: str) -> None:
+    assert "neuron_ls" not in read_text(f"step 1\n{output}\n")[0]
 
 
 def test_neuron_ls_says_why_it_fails_below_another_line() -> None:
