@@ -193,7 +193,7 @@ def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wiring", "texts"),
+    ("wiring", "words"),
     [
         (
             Wiring([("n002", 5)]),
@@ -211,9 +211,9 @@ def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
         (Wiring(rails=range(RAILS)), ("0 of 48 exchanges between RDMA devices of n[000-003] brought anything", DEAD)),
     ],
 )
-def test_a_finding_says_the_device_the_rail_the_partners_and_the_error(wiring: Wiring, texts: tuple[str, ...]) -> None:
+def test_a_finding_says_the_device_the_rail_the_partners_and_the_error(wiring: Wiring, words: tuple[str, ...]) -> None:
     (finding,) = concluded(planned(4), wiring).findings
-    for each in texts:
+    for each in words:
         assert each in finding.words
 
 

@@ -21,7 +21,7 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
 
 
 @pytest.mark.parametrize(
-    ("rows", "models", "verdict", "message"),
+    ("rows", "models", "verdict", "words"),
     [
         ((*CUBE_MESH, *(f"{row[8:]} {row[:7]}" for row in CUBE_MESH)), MOST, None, ""),
         (RING, MOST, None, ""),
@@ -36,11 +36,11 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
     ],
 )
 def test_a_gpu_that_fewer_nvlinks_join_than_most(
-    rows: tuple[str, ...], models: dict[int, str], verdict: Verdict | None, message: str
+    rows: tuple[str, ...], models: dict[int, str], verdict: Verdict | None, words: str
 ) -> None:
     findings = said_of(rows, models)
     assert [finding.verdict for finding in findings] == [verdict] * (verdict is not None), findings
-    assert all(finding.message.startswith(message) for finding in findings), findings
+    assert all(finding.message.startswith(words) for finding in findings), findings
 
 
 def test_two_gpus_that_fewer_nvlinks_join_are_both_named() -> None:

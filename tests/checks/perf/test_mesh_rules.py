@@ -62,7 +62,7 @@ def test_it_is_silent_where_every_device_reaches_its_partners(count: int, rack: 
 
 
 @pytest.mark.parametrize(
-    ("name", "node", "message"),
+    ("name", "node", "words"),
     [
         (
             "a device that reaches nobody",
@@ -95,8 +95,8 @@ def test_it_is_silent_where_every_device_reaches_its_partners(count: int, rack: 
         ("two nodes only, one of whose devices is dead", "n001", "it cannot be told which is at fault"),
     ],
 )  # fmt: skip
-def test_it_says_what_was_seen(name: str, node: str, message: str) -> None:
-    assert message in results(NAMED[name])[node].message
+def test_it_says_what_was_seen(name: str, node: str, words: str) -> None:
+    assert words in results(NAMED[name])[node].message
 
 
 def test_a_rail_is_a_concern_besides_what_cannot_be_told_of_its_devices() -> None:

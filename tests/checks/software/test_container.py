@@ -221,7 +221,7 @@ def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, che
 
 
 @pytest.mark.parametrize(
-    ("libraries", "more", "verdict", "message"),
+    ("libraries", "more", "verdict", "words"),
     [
         (BOTH, {}, PASS, ""),
         ({}, {"devices": {}, "gpus": 0}, NA, "no GPU here, and none of these libraries"),
@@ -250,10 +250,10 @@ def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, che
     ],
 )
 def test_libraries_are_the_images_or_the_runtimes(
-    libraries: dict[str, Any], more: dict[str, Any], verdict: Verdict, message: str
+    libraries: dict[str, Any], more: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
     expect(
         said(LOADED, job(**{"devices": CONTROLS | EIGHT, "libraries": libraries, **more}), occasion="job"),
         verdict,
-        message,
+        words,
     )

@@ -26,7 +26,7 @@ def with_volumes(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str
 
 
 @pytest.mark.parametrize(
-    ("data", "says", "message"),
+    ("data", "says", "words"),
     [
         (with_volumes(volume()), PASS, ""),
         (with_volumes(volume(volume_iops_us=300_000_000)), PASS, ""),
@@ -53,11 +53,11 @@ def with_volumes(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str
     ],
 )
 def test_time_above_a_limit_is_a_concern_where_there_is_much_of_it(
-    data: dict[str, Any], says: Verdict, message: str
+    data: dict[str, Any], says: Verdict, words: str
 ) -> None:
     result = verdict("storage.ebs_limits", data)
     assert result.verdict is says, result.message
-    assert message in result.message
+    assert words in result.message
 
 
 def test_what_jobs_read_and_write_keeps_no_node_from_a_job() -> None:

@@ -217,9 +217,9 @@ def test_words_of_a_line_without_end_are_cut() -> None:
     assert len(event.words) == LONGEST_WORDS
 
 
-@pytest.mark.parametrize(("text", "event"), CLOSER_READ)
-def test_an_event_stands_for_the_lines_that_were_left_out_before_it(text: str, event: Event) -> None:
-    (only,) = kernel_log.parse([(1.0, text, 200)])
+@pytest.mark.parametrize(("data", "event"), CLOSER_READ)
+def test_an_event_stands_for_the_lines_that_were_left_out_before_it(data: str, event: Event) -> None:
+    (only,) = kernel_log.parse([(1.0, data, 200)])
     assert not isinstance(only, Cleared | kernel_log.GpuNamed)
     assert only.lines == 201
 

@@ -38,13 +38,13 @@ def test_the_forms_of_a_window(text: str, expected: Window) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "24", "24 h", "0h", "-2h", "yesterday", "2025-13-01", "٣h", "1e9d", "9" * 400 + "h"]
+    "data", ["", "24", "24 h", "0h", "-2h", "yesterday", "2025-13-01", "٣h", "1e9d", "9" * 400 + "h"]
 )
-def test_what_is_no_window_is_one_clear_line(text: str) -> None:
+def test_what_is_no_window_is_one_clear_line(data: str) -> None:
     with pytest.raises(
         ValueError, match=r"^--since is .*; expected boot, a time span such as 90m, 24h or 2d, or a time"
     ):
-        window(text)
+        window(data)
 
 
 @pytest.mark.parametrize(
