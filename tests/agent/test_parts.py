@@ -23,7 +23,7 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
 
-ASKED = sorted(collector_names())[:2]
+REQUESTED = sorted(collector_names())[:2]
 READ = Collected(Status.READ, 1)
 TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))))
 BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n", {"c": READ}, seconds=2.0)]
@@ -141,7 +141,7 @@ class Closing(Commanding):
         self.left = answered
 
     def longest_program(self, _limits: Limits) -> int:
-        whole = parts(ASKED, ProbeOptions(), on_stdin=False).programs[0][1]
+        whole = parts(REQUESTED, ProbeOptions(), on_stdin=False).programs[0][1]
         return len(whole.command) - 1
 
     def run(self, targets: Sequence[Target], program: Program, _limits: Limits, answered: Callable[..., None]) -> None:
@@ -158,13 +158,13 @@ class Closing(Commanding):
 def test_what_came_before_a_connection_was_refused_stays() -> None:
     cluster = Cluster("small", "closing", (Target("gpu001"), Target("gpu002")))
     kept: list[NodeEvidence] = []
-    answers = gather(cluster, Closing(1), ASKED, ProbeOptions(), Limits(), kept.append)
+    answers = gather(cluster, Closing(1), REQUESTED, ProbeOptions(), Limits(), kept.append)
     assert {name: evidence.unreached for name, evidence in answers.items()} == {"gpu001": None, "gpu002": None}
     lost = [collector.detail for collector in answers["gpu001"].collectors.values() if collector.status is Status.CUT]
     assert lost == ["its program, 2 of 2, was not answered: lost: the token has expired; expected another"]
     assert [evidence.node for evidence in kept] == ["gpu001", "gpu002"]
     with pytest.raises(Unusable):
-        gather(cluster, Closing(0), ASKED, ProbeOptions(), Limits(), kept.append)
+        gather(cluster, Closing(0), REQUESTED, ProbeOptions(), Limits(), kept.append)
 
 
 def noise(count: int, of: str = "") -> str:

@@ -59,12 +59,12 @@ def aws_in(folder: Path) -> Iterator[None]:
 
 def _answer(arguments: list[str], clients: dict[str, Any]) -> Result:
     try:
-        return Result(_said(arguments, clients))
+        return Result(_output(arguments, clients))
     except (BotoCoreError, ClientError) as problem:
         return Result(wrong=f"{problem}\n", exit=254)
 
 
-def _said(arguments: list[str], clients: dict[str, Any]) -> str:
+def _output(arguments: list[str], clients: dict[str, Any]) -> str:
     """Answer `aws SERVICE OPERATION --option value … [--query JMESPATH] [--output text]`; refuse any other option."""
     service, operation, *rest = arguments
     if service not in clients:

@@ -126,7 +126,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
             service.signed.append(f"{_signed_for(self.headers.get('Authorization', ''))}:{action}")
             time.sleep(service.delay_s.get(action, 0.0))
             is_cbor = self.headers.get("Content-Type") == cbor.TYPE
-            response = _said(service, action, cbor.as_json(body) if is_cbor else body)
+            response = _served(service, action, cbor.as_json(body) if is_cbor else body)
             if response and is_cbor and response[1].startswith(b"{"):
                 response = response[0], cbor.of_json(response[1]), cbor.TYPE
             status, content, kind = response or self._of_moto(action, body)
@@ -156,7 +156,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
     return Proxy
 
 
-def _said(service: Service, action: str, body: bytes) -> Response | None:
+def _served(service: Service, action: str, body: bytes) -> Response | None:
     """The test's answer in place of moto's, if there is one."""
     waiting = service.answers.get(action)
     if service.allows_first.get(action, 0) >= service.calls.count(action):

@@ -25,11 +25,11 @@ from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 LAYER = "nn-{:017x}"
-SAID = (
+MESSAGE = (
     "User: arn:aws:sts::999988887777:assumed-role/Administrators/alice may not use vpc-0aaaabbbbccccdddd of "
     f"111122223333 in {ARN} on {instance_id('workers-1')} at {private_name('workers-1')}"
 )
-SAID_NAMES = ("999988887777", "111122223333", "Administrators", "alice", "vpc-0aaaabbbbccccdddd")
+NAMES_IN_MESSAGE = ("999988887777", "111122223333", "Administrators", "alice", "vpc-0aaaabbbbccccdddd")
 
 
 def ran(runs: Runs, folder: str, *arguments: str) -> dict[str, str]:
@@ -60,11 +60,11 @@ def ill(service: Service, vpc: Vpc) -> str:
     other = ec2.create_security_group(GroupName="other", Description="other", VpcId=vpc.id)["GroupId"]
 
     def of_cluster(description: dict[str, Any]) -> None:
-        description["FailureMessage"] = SAID
+        description["FailureMessage"] = MESSAGE
         description["VpcConfig"]["SecurityGroupIds"] = [vpc.security_group, other]
 
     def of_nodes(rows: list[dict[str, Any]]) -> None:
-        rows[0]["InstanceStatus"] = {"Status": "Failure", "Message": SAID}
+        rows[0]["InstanceStatus"] = {"Status": "Failure", "Message": MESSAGE}
         for row, name in zip(rows, ("alpha", "beta", "beta"), strict=False):
             row["UltraServerInfo"] = {"Id": f"ultra-{name}", "Type": "ml.u-p6e-gb200x72"}
 
@@ -83,7 +83,7 @@ def test_no_name_of_a_hyperpod_cluster_survives_and_the_verdicts_stay(
     with_nodes(manager, tmp_path / "root", config_of(layers))
     arguments = ("--cluster", NAME, "--host-root", str(tmp_path / "root"), CHECKS)
     plain = ran(runs, "plain", *arguments)
-    names = [NAME, ID, ARN, "123456789012", vpc.id, vpc.near, vpc.security_group, other, vpc.private, *SAID_NAMES]
+    names = [NAME, ID, ARN, "123456789012", vpc.id, vpc.near, vpc.security_group, other, vpc.private, *NAMES_IN_MESSAGE]
     names += ["ultra-alpha", "ultra-beta", LAYER.format(1), LAYER.format(3)]
     for number in range(3):
         names += [instance_id(f"workers-{number}"), private_name(f"workers-{number}").partition(".")[0]]
@@ -111,7 +111,7 @@ def test_a_recording_with_names_is_redacted_when_it_is_replayed(runs: Runs, serv
     ran(runs, "plain", "--cluster", NAME, CHECKS, "-k", "not network_layers and not slurm")
     recorded = f"replay:{runs.folder / 'plain' / 'recorded'}"
     texts = ran(runs, "redacted", "--cluster", recorded, CHECKS, "-k", "not network_layers and not slurm", "--redact")
-    assert surviving(texts, [NAME, ID, "123456789012", vpc.id, vpc.security_group, *SAID_NAMES]) == []
+    assert surviving(texts, [NAME, ID, "123456789012", vpc.id, vpc.security_group, *NAMES_IN_MESSAGE]) == []
     assert verdicts(runs, "redacted") == verdicts(runs, "plain")
 
 

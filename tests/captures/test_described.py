@@ -82,13 +82,13 @@ def of_text(folder: Path, text: str) -> dict[str, Result]:
     return {name: of_nodes[NAME] for name, of_nodes in by_check.items()}
 
 
-FOUND = (Verdict.FAIL, Verdict.CONCERN)
+FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
 
 def test_a_healthy_node_is_ready_and_takes_pods(tmp_path: Path) -> None:
     by_check = of_text(tmp_path, NODE)
     assert (by_check[READY].verdict, by_check[TAKES].verdict) == (Verdict.PASS, Verdict.PASS)
-    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in FOUND]
+    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in FINDINGS]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_text_that_is_cut_calls_no_node_fit_and_finds_nothing_wrong(place: int
     if "Roles:" not in NODE[:place]:
         return
     by_check = of_text(tmp_path, NODE[:place])
-    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in FOUND], (
-        by_check
-    )
+    assert not [
+        finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in FINDINGS
+    ], by_check
     if "Addresses:" not in NODE[:place]:
         assert by_check[READY].verdict is Verdict.INCOMPLETE
 
@@ -216,7 +216,7 @@ def test_the_words_of_events_are_no_evidence(listed: str, tmp_path: Path) -> Non
         path = written(tmp_path, case=before + changed(("Events:              <none>\n", events))) / "case"
         groups = results(path).values()
         assert [[*of_nodes] for of_nodes in groups] == [[NAME]] * len(groups)
-        assert not {*FOUND} & {finding.verdict for of_nodes in groups for finding in of_nodes[NAME].by_verdict}
+        assert not {*FINDINGS} & {finding.verdict for of_nodes in groups for finding in of_nodes[NAME].by_verdict}
         (only,) = read_capture(path, resolve(f"capture:{path}"), ())
         assert [*only.evidence.collectors] == []
         assert "what stands behind events may be anybody's words" in "".join(only.unknown)

@@ -53,7 +53,7 @@ def disks(text: str) -> dict[str, Any]:
     return {disk["name"]: disk for controller in output_of(text)["nvme"]["controllers"] for disk in controller["disks"]}
 
 
-def found_in(file: Path) -> list[Verdict]:
+def verdicts_of(file: Path) -> list[Verdict]:
     """Findings about local disks, ignoring missing evidence."""
     result = evaluated(file)["storage.nvme_scratch"]
     return [finding.verdict for finding in result.by_verdict if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)]
@@ -75,11 +75,11 @@ def test_a_table_without_models_shows_sizes_and_each_of_several_mounts() -> None
 
 @pytest.mark.parametrize("text", [TABLE.format(mount=""), PAIRS, json.dumps(JSON, indent=3)])
 def test_a_local_disk_that_nothing_is_mounted_on_is_a_concern(text: str, tmp_path: Path) -> None:
-    assert found_in(written(tmp_path, lsblk=text) / "lsblk") == [Verdict.CONCERN]
+    assert verdicts_of(written(tmp_path, lsblk=text) / "lsblk") == [Verdict.CONCERN]
 
 
 def test_where_all_local_disks_are_mounted_nothing_is_said(tmp_path: Path) -> None:
-    assert found_in(written(tmp_path, lsblk=TABLE.format(mount="/data")) / "lsblk") == []
+    assert verdicts_of(written(tmp_path, lsblk=TABLE.format(mount="/data")) / "lsblk") == []
 
 
 def test_a_disk_that_is_missing_among_all_devices_is_missing(tmp_path: Path) -> None:

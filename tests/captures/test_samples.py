@@ -181,7 +181,7 @@ def test_no_capture_breaks_a_check(sample: Sample) -> None:
     assert [result.message for result in evaluated(sample) if "the check itself broke" in result.message] == []
 
 
-def found_in(sample: Sample) -> list[Result]:
+def findings_in(sample: Sample) -> list[Result]:
     """Findings in a capture, including those beside missing facts."""
     return [finding for result in evaluated(sample) for finding in result.by_verdict if finding.verdict in FINDINGS]
 
@@ -189,13 +189,13 @@ def found_in(sample: Sample) -> list[Result]:
 @pytest.mark.long
 @pytest.mark.parametrize("sample", parameters("is_healthy"))
 def test_a_healthy_capture_has_no_finding(sample: Sample) -> None:
-    by_check = {result.check: result.message for result in found_in(sample)}
+    by_check = {result.check: result.message for result in findings_in(sample)}
     assert set(by_check) == {check for name, check in FOUND_IN_HEALTHY if name == sample.name}, by_check
 
 
 @pytest.mark.parametrize("sample", parameters("is_faulty"))
 def test_a_faulty_capture_has_a_finding(sample: Sample) -> None:
-    checks = [result.check for result in found_in(sample)]
+    checks = [result.check for result in findings_in(sample)]
     assert bool(checks) != (sample.name in NOT_FOUND_IN_FAULTY)
 
 

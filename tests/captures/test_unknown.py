@@ -76,7 +76,7 @@ def test_a_file_that_shows_a_command_is_reported_by_its_output_and_not_the_comma
 
 
 NO_DRIVER = "Unable to read device information from the driver."
-SAID = {
+ERRORS = {
     f'FATA[0000] Failed to discover neuron devices             error="{NO_DRIVER}"': (
         "neuron.devices_answer",
         Verdict.FAIL,
@@ -92,16 +92,16 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("output", SAID, ids=lambda output: output[:30])
+@pytest.mark.parametrize("output", ERRORS, ids=lambda output: output[:30])
 def test_an_error_in_place_of_an_output_is_said_in_its_own_words(output: str) -> None:
-    check, verdict, message = SAID[output]
+    check, verdict, message = ERRORS[output]
     assert read_text(output + "\n")[1] == []
     expect(evaluated({"a.txt": output + "\n"})[check], verdict, message)
 
 
-@pytest.mark.parametrize("output", SAID, ids=lambda output: output[:30])
+@pytest.mark.parametrize("output", ERRORS, ids=lambda output: output[:30])
 def test_below_a_typed_command_it_is_the_same(output: str) -> None:
-    check, verdict, message = SAID[output]
+    check, verdict, message = ERRORS[output]
     expect(evaluated({"a.txt": f"# sudo the command\n$ date -u\n{output}\n"})[check], verdict, message)
 
 

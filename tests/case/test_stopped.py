@@ -70,7 +70,7 @@ def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_
 
 
 AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
-TOLD = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
+SIGNALLED = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
 PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"
 RAISED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1105 got signal: 15\n"
 FROM_OUTSIDE = "torchrun was told to stop by a signal from outside of it; the log does not say who sent it"
@@ -79,7 +79,7 @@ RECORD = SACCT.format(state="FAILED")  # gives lines their year
 
 @pytest.mark.parametrize("signal", ["15", "Signals.SIGTERM", "1", "Signals.SIGHUP", "2"])
 def test_a_launcher_that_was_told_to_stop_was_stopped_from_outside(signal: str, tmp_path: Path) -> None:
-    output = RUNS_ON + TOLD.format(signal=signal) + PASSED_ON + RAISED
+    output = RUNS_ON + SIGNALLED.format(signal=signal) + PASSED_ON + RAISED
     verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why, verdict.probability) == ("stopped", FROM_OUTSIDE, 0.75)
 
@@ -107,17 +107,17 @@ def test_a_launcher_that_passes_a_signal_on_as_a_rank_failed_was_not(tmp_path: P
 def test_a_launcher_that_was_told_to_stop_after_others_had_ended_says_nothing_of_why(
     before: str, tmp_path: Path
 ) -> None:
-    output = RUNS_ON + before + TOLD.format(signal="15") + PASSED_ON + RAISED
+    output = RUNS_ON + before + SIGNALLED.format(signal="15") + PASSED_ON + RAISED
     assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.cause == "unknown"
 
 
 def test_who_told_a_launcher_to_stop_is_said_where_the_record_has_it(tmp_path: Path) -> None:
-    files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "sacct.txt": SACCT.format(state="TIMEOUT")}
+    files = {"job.err": RUNS_ON + SIGNALLED.format(signal="15"), "sacct.txt": SACCT.format(state="TIMEOUT")}
     assert case_of(tmp_path, files).verdict.why == "its time limit was over"
 
 
 def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(tmp_path: Path) -> None:
-    output = RUNS_ON.replace(" 08:10", " 07:20") + TOLD.format(signal="15")
+    output = RUNS_ON.replace(" 08:10", " 07:20") + SIGNALLED.format(signal="15")
     verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why) == (
         "unknown",
@@ -127,6 +127,6 @@ def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(
 
 def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:
     log = "[    0.000000] Linux version 6.8.0\n[ 5000.100000] " + XID_79.partition(" ")[2]
-    files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "gpu003-dmesg.txt": log, "sacct.txt": RECORD}
+    files = {"job.err": RUNS_ON + SIGNALLED.format(signal="15"), "gpu003-dmesg.txt": log, "sacct.txt": RECORD}
     verdict = case_of(tmp_path, files).verdict
     assert (verdict.cause, verdict.against) == ("stopped", ("gpu003: Xid 79, GPU has fallen off the bus",))

@@ -128,7 +128,7 @@ def test_what_is_in_a_log_that_has_lost_its_beginning_is_said_with_that(check: s
 
 
 STOPPED = "EXT4-fs (nvme1n1p1): Remounting filesystem read-only"
-FOUND = "EXT4-fs error (device nvme1n1p1): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12"
+EXT4_ERROR = "EXT4-fs error (device nvme1n1p1): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12"
 FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
 
 
@@ -139,8 +139,8 @@ FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
         ((STOPPED, FRESH), Verdict.PASS),
         ((FRESH, STOPPED), Verdict.CONCERN),
         ((STOPPED, FRESH.replace("nvme1n1p1", "nvme2n1p1")), Verdict.CONCERN),
-        ((FOUND,), Verdict.CONCERN),
-        ((FOUND, FRESH), Verdict.CONCERN),  # what was read was wrong nevertheless
+        ((EXT4_ERROR,), Verdict.CONCERN),
+        ((EXT4_ERROR, FRESH), Verdict.CONCERN),  # what was read was wrong nevertheless
         ((FRESH,), Verdict.PASS),
     ],
 )

@@ -13,13 +13,13 @@ from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.core.cluster import Target
 
 
-def words_of_round(*arguments: str) -> list[str]:
+def arguments_of_round(*arguments: str) -> list[str]:
     option, further = command.parser().parse_known_args(["run", *arguments])
     return gate_run.command(option, further, Path("/kept"))
 
 
 def test_a_round_evaluates_the_cluster_that_was_named_in_its_region_and_account() -> None:
-    arguments = words_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
+    arguments = arguments_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
     assert arguments[:2] == ["check", "eks:prod"]
     assert (arguments[arguments.index("--region") + 1], arguments[arguments.index("--profile") + 1]) == (
         "eu-west-1",
@@ -28,7 +28,7 @@ def test_a_round_evaluates_the_cluster_that_was_named_in_its_region_and_account(
 
 
 def test_without_them_it_names_neither() -> None:
-    assert not {"--region", "--profile"} & set(words_of_round("k8s:in-cluster"))
+    assert not {"--region", "--profile"} & set(arguments_of_round("k8s:in-cluster"))
 
 
 @pytest.mark.parametrize("every", ["", "soon", "nan", "0", "59.5", "3601", "1m"])

@@ -151,7 +151,7 @@ def test_open_mpi_numbers_ranks_too(tmp_path: Path) -> None:
     assert [row[:3] for row in values] == [[5, 16, f"{os.geteuid()}@prterun-7"]]
 
 
-SAID = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
+ENVIRON = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_process_that_was_no_rank_is_asked_again_once_it_runs_another_program(
     of_proc(tmp_path, 10, b"HOME=/root\0", **before)  # type: ignore[arg-type]
     sampler = ranks.Sampler(node)
     assert rows(sampler, node) == {}
-    of_proc(tmp_path, 10, SAID, **after)  # type: ignore[arg-type]
+    of_proc(tmp_path, 10, ENVIRON, **after)  # type: ignore[arg-type]
     assert bool(rows(sampler, node)) is is_rank
 
 
@@ -179,6 +179,6 @@ def test_no_user_s_processes_push_out_the_ranks_of_another(tmp_path: Path, monke
     monkeypatch.setattr(ranks, "_owner", lambda _node, pid: str(os.geteuid() if pid == "99" else 65534))
     for pid in range(10, 20):
         of_proc(tmp_path, pid, f"RANK=0\0WORLD_SIZE=2\0MASTER_PORT={pid}\0".encode())
-    of_proc(tmp_path, 99, SAID)
+    of_proc(tmp_path, 99, ENVIRON)
     node = Node(str(tmp_path))
     assert list(rows(ranks.Sampler(node), node)) == [1]

@@ -172,7 +172,7 @@ def test_programs_that_the_nodes_have_not_in_common_are_said_of_both() -> None:
     assert (lacking["error"].startswith(message), lacking.get("failure")) == (True, None)
 
 
-WORDS = "Failed status transport retry counter exceeded (12) for wr_id 2"
+ERROR = "Failed status transport retry counter exceeded (12) for wr_id 2"
 
 
 def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
@@ -187,10 +187,10 @@ def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
     ("row", "problem"),
     [
         ({"arrived": True}, ""),
-        ({"ends": [[0, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
-        ({"ends": [[None, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
-        ({"ends": [[None, "local address: LID 0x0000"], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
-        ({"ends": [[1, f"{WORDS}\n"], [None, ""]]}, f"host-b: no answer in its time; host-a: it ended with 1; {WORDS}"),
+        ({"ends": [[0, ""], [1, f"{ERROR}\n"]]}, f"host-b: it ended with 1; {ERROR}"),
+        ({"ends": [[None, ""], [1, f"{ERROR}\n"]]}, f"host-b: it ended with 1; {ERROR}"),
+        ({"ends": [[None, "local address: LID 0x0000"], [1, f"{ERROR}\n"]]}, f"host-b: it ended with 1; {ERROR}"),
+        ({"ends": [[1, f"{ERROR}\n"], [None, ""]]}, f"host-b: no answer in its time; host-a: it ended with 1; {ERROR}"),
         ({"ends": [[None, ""], [None, ""]]}, "host-b: no answer in its time; host-a: no answer in its time"),
         ({"arrived": False, "ends": [[0, ""], [0, ""]]}, "it printed nothing"),
         ({"why": "host-a: mlx5_3 port 1 is 1: DOWN"}, "host-a: mlx5_3 port 1 is 1: DOWN"),

@@ -38,7 +38,7 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
 def test_a_gpu_that_fewer_nvlinks_join_than_most(
     rows: tuple[str, ...], models: dict[int, str], verdict: Verdict | None, words: str
 ) -> None:
-    findings = said_of(rows, models)
+    findings = findings_of(rows, models)
     assert [finding.verdict for finding in findings] == [verdict] * (verdict is not None), findings
     assert all(finding.message.startswith(words) for finding in findings), findings
 
@@ -47,14 +47,14 @@ def test_two_gpus_that_fewer_nvlinks_join_are_both_named() -> None:
     rows = tuple(
         " ".join("-" if to == of else "17" if {of, to} == {2, 5} else "18" for to in range(8)) for of in range(8)
     )
-    lines = [line for finding in said_of(rows, {}) for line in finding.message.splitlines()]
+    lines = [line for finding in findings_of(rows, {}) for line in finding.message.splitlines()]
     assert lines == [
         f"GPU {number}: 17 NVLinks to GPU {to}; expected 18, as between most GPUs here"
         for number, to in ((2, 5), (5, 2))
     ]
 
 
-def said_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
+def findings_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
     """The finding on GPUs joined by this many NVLinks, on any machine."""
     gpus = [
         {

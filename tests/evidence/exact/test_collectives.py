@@ -24,7 +24,7 @@ def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, withi
     return report
 
 
-def said_of(report: dict[str, Any]) -> str:
+def description_of(report: dict[str, Any]) -> str:
     """The conclusion from them."""
     return Blame.of([NodeResult(report)]).description
 
@@ -44,7 +44,7 @@ def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, 
     operations = [operation for answer in report["answers"] for operation in answer["operations"]]
     rounds = {operation["rounds"] for operation in operations if "why" not in operation}
     assert len(rounds) == 1  # all ranks made the same number
-    assert said_of(report) == ""
+    assert description_of(report) == ""
 
 
 FAULTS = [
@@ -65,20 +65,20 @@ FAULTS = [
 )
 def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, fault: tuple[str, str]) -> None:
     case, message = fault
-    description = said_of(collectives(python, ranks, case))
+    description = description_of(collectives(python, ranks, case))
     assert message.format(last=ranks - 1) in description
 
 
 def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_link(python: str) -> None:
     case = "an element that one rank sends to another"
-    once = said_of(collectives(python, 4, case))
+    once = description_of(collectives(python, 4, case))
     assert "1 wrong in all-to-all of int32" in once
     assert once.endswith(ONCE)
     report = collectives(python, 4, case, budget_s=2.0)
     if report["answers"][0]["rounds"] <= 3:  # on a busy machine
         report = collectives(python, 4, case, budget_s=60.0)
     assert report["answers"][0]["rounds"] > 3
-    assert said_of(report).endswith(": the link between GPU 1 and GPU 2")
+    assert description_of(report).endswith(": the link between GPU 1 and GPU 2")
 
 
 def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: str) -> None:
@@ -91,7 +91,7 @@ def test_what_ranks_saw_before_another_died_is_kept(python: str) -> None:
     report = collectives(python, 4, "a rank that dies after a wrong sum")
     assert report["answers"][2]["error"] == "SystemExit: 3"
     assert all("error" in answer for answer in report["answers"])
-    assert "100 elements from 100 on, without that of rank 2): GPU 2" in said_of(report)
+    assert "100 elements from 100 on, without that of rank 2): GPU 2" in description_of(report)
 
 
 def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str) -> None:

@@ -22,7 +22,7 @@ from tests.testbed.node import entered, healthy_p5, with_file, with_whole_machin
 
 NOBODY = 65534
 PAIR = "ip link add end1 type veth peer name end2"
-ASKED = f"""
+STATISTICS = f"""
 import json, os, sys
 from clusterproof.plugins.evidence.network.collect_ena_counters import statistics
 os.setgid({NOBODY})
@@ -64,7 +64,7 @@ def ena(root: Path, *names: str) -> Node:
 
 @needs_ethtool
 def test_an_unprivileged_user_reads_what_the_real_ethtool_shows_root() -> None:
-    out = in_namespace(f'{PAIR}; "$1" -c "$2" end1; ethtool -S end1', sys.executable, ASKED)
+    out = in_namespace(f'{PAIR}; "$1" -c "$2" end1; ethtool -S end1', sys.executable, STATISTICS)
     counters, _, ethtool = out.partition("\n")
     assert json.loads(counters) == shown(ethtool)
     assert json.loads(counters)["peer_ifindex"] > 0
@@ -72,7 +72,7 @@ def test_an_unprivileged_user_reads_what_the_real_ethtool_shows_root() -> None:
 
 @needs_ethtool
 def test_an_interface_without_statistics_has_none() -> None:
-    assert in_namespace('"$1" -c "$2" lo', sys.executable, ASKED) == "{}\n"
+    assert in_namespace('"$1" -c "$2" lo', sys.executable, STATISTICS) == "{}\n"
 
 
 def test_an_interface_that_is_not_there_raises_what_the_kernel_says() -> None:

@@ -140,7 +140,7 @@ def test_folders_that_the_node_was_not_asked_of_are_no_pass() -> None:
     assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the striping of /fsx/ckpt was not collected")
 
 
-ASKED = """
+TEST_OF_FOLDERS = """
     import pytest
 
     @pytest.mark.prolog
@@ -150,7 +150,7 @@ ASKED = """
 
 
 def test_a_run_asks_the_probe_of_the_policys_folders(runs: Runs) -> None:
-    runs.checks(test_asked=ASKED)
+    runs.checks(test_asked=TEST_OF_FOLDERS)
     policy = runs.folder / "site.toml"
     policy.write_text('[mounts]\ncheckpoints = ["/nowhere/ckpt", "/tmp"]\n')
     ended = runs.run("--cluster=local", f"--policy={policy}", f"--results={runs.results_file}")
