@@ -81,7 +81,7 @@ def evidence_of(fault: Fault) -> NodeEvidence:
 
 
 def changes(fault: Fault, evidence: NodeEvidence | None = None) -> dict[str, Result]:
-    """The results of checks whose verdict the fault changes, by check id; `data` is the node's evidence."""
+    """The results of checks whose verdict the fault changes, by check id; `evidence` is the node's evidence."""
     by_check = results(evidence or evidence_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in by_check.items() if result.verdict is not before[name]}
