@@ -75,11 +75,11 @@ MISTAKES = (
 )
 
 
-@pytest.mark.parametrize(("text", "message"), MISTAKES)
-def test_a_mistake_is_one_line(text: str, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "words"), MISTAKES)
+def test_a_mistake_is_one_line(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as refused:
         plan(tmp_path, text)
-    assert message in str(refused.value)
+    assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -185,7 +185,7 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
 
 
 @pytest.mark.parametrize(
-    ("check", "changed", "verdict", "message"),
+    ("check", "changed", "verdict", "words"),
     [
         ("throughput", {}, Verdict.PASS, ""),
         (
@@ -233,7 +233,7 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
     ],
 )
 def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
-    check: str, changed: Any, verdict: Verdict, message: str
+    check: str, changed: Any, verdict: Verdict, words: str
 ) -> None:
     everything = {**QUIET, **changed}
     every_series = [
@@ -242,7 +242,7 @@ def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
     owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": every_series})
     result = evaluate(all_checks()[f"storage.fsx_{check}"], owner)
     assert result.verdict is verdict, result.message
-    assert message in result.message
+    assert words in result.message
 
 
 @given(systems=nonsense, metrics=nonsense)

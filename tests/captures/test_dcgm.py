@@ -98,7 +98,7 @@ def test_where_dcgm_complains_of_nothing_nothing_is_said_and_no_diagnostic_is_pr
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "words"),
     [
         (
             FAILING,
@@ -118,10 +118,10 @@ def test_where_dcgm_complains_of_nothing_nothing_is_said_and_no_diagnostic_is_pr
     ],
 )
 def test_what_dcgm_complains_of_is_a_concern_as_any_user_may_have_injected_it(
-    text: str, message: str, tmp_path: Path
+    text: str, words: str, tmp_path: Path
 ) -> None:
     result = evaluated(written(tmp_path, dcgm=text) / "dcgm")["gpu.dcgm_diag"]
-    assert (result.verdict, result.message) == (Verdict.CONCERN, f"{message}; expected every test to pass")
+    assert (result.verdict, result.message) == (Verdict.CONCERN, f"{words}; expected every test to pass")
 
 
 def test_health_that_is_good_takes_nothing_from_a_diagnostic_that_passed(tmp_path: Path) -> None:

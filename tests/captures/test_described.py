@@ -193,7 +193,7 @@ def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
 
 @pytest.mark.any_user
 @pytest.mark.parametrize(
-    "listed",
+    "words",
     [
         f"Conditions:\n  Type  Status\n  DiskPressure  True  {TIMES}  A  b",
         "Unschedulable:      true\nTaints:             a=b:NoExecute",
@@ -208,9 +208,9 @@ def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
         "\nroot@head:~# dmesg\n[   12.500000] NVRM: Xid (PCI:0000:53:00): 79, GPU lost",
     ],
 )
-def test_the_words_of_events_are_no_evidence(listed: str, tmp_path: Path) -> None:
+def test_the_words_of_events_are_no_evidence(words: str, tmp_path: Path) -> None:
     events = (
-        f"Events:\n  Type    Reason  Age  From  Message\n  ----    ------\n  Normal  A       5m   me    x\n{listed}\n"
+        f"Events:\n  Type    Reason  Age  From  Message\n  ----    ------\n  Normal  A       5m   me    x\n{words}\n"
     )
     for before in ("", "$ kubectl describe node\n"):
         path = written(tmp_path, case=before + changed(("Events:              <none>\n", events))) / "case"

@@ -151,9 +151,9 @@ BEFORE = ("", "gpu001: ", "nvidia-smi: ", "  ", "bash: line 3: ", "[gpu001] ", "
 
 
 @pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("message", [MESSAGE, LOST, "No devices were found"])
-def test_a_message_in_place_of_an_output_is_read_behind_a_name(before: str, message: str) -> None:
-    values, _ = read_text(f"{before}{message}\n")
+@pytest.mark.parametrize("said", [MESSAGE, LOST, "No devices were found"])
+def test_a_message_in_place_of_an_output_is_read_behind_a_name(before: str, said: str) -> None:
+    values, _ = read_text(f"{before}{said}\n")
     assert "nvml" in values
 
 

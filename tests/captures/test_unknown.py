@@ -41,7 +41,7 @@ def test_each_unknown_output_of_a_session_is_named_and_the_others_are_read() -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "said"),
     [
         (
             "# ethtool eth0\nCannot get device settings: No such device\n",
@@ -55,8 +55,8 @@ def test_each_unknown_output_of_a_session_is_named_and_the_others_are_read() -> 
         (f"$ ethtool {'x' * 500}\nno\n", f"ethtool {'x' * 72} is none of the known forms: no"),
     ],
 )
-def test_what_a_prompt_or_a_heading_opens_is_called_by_its_command(text: str, name: str) -> None:
-    assert unknown(text)[0].startswith(name)
+def test_what_a_prompt_or_a_heading_opens_is_called_by_its_command(text: str, said: str) -> None:
+    assert unknown(text)[0].startswith(said)
 
 
 @pytest.mark.parametrize("text", ["$ cd /tmp\n$ uptime\n", "remember the milk\n", "# the notes of a colleague\nmilk\n"])

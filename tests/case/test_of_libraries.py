@@ -10,7 +10,7 @@ from tests.case.files import case_of
 
 
 @pytest.mark.parametrize(
-    ("line", "cause", "why"),
+    ("said", "cause", "why"),
     [
         (
             "slurmstepd: error: pyxis:     mkdir: cannot create directory '/run/enroot': Permission denied",
@@ -82,9 +82,9 @@ from tests.case.files import case_of
     ],
 )
 def test_what_containers_fabrics_and_libraries_say_of_an_end_is_known(
-    line: str, cause: str, why: str, tmp_path: Path
+    said: str, cause: str, why: str, tmp_path: Path
 ) -> None:
-    verdict = case_of(tmp_path, {"slurm-77.out": f"{line}\n"}).verdict
+    verdict = case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict
     assert (verdict.cause, verdict.why[: len(why)]) == (cause, why)
 
 
@@ -98,7 +98,7 @@ def test_why_a_container_did_not_start_stands_before_that_it_did_not(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("line", "cause"),
+    ("said", "cause"),
     [
         ("srun: error: Task launch for StepId=77.8 failed on node n3: Unable to satisfy cpu bind request", "code"),
         ("srun: error: Task launch for StepId=77.8 failed on node n3: Communication connection failure", "unknown"),
@@ -137,8 +137,8 @@ def test_why_a_container_did_not_start_stands_before_that_it_did_not(tmp_path: P
         ("init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls", "code"),
     ],
 )
-def test_what_frameworks_say_is_told_from_what_is_like_it(line: str, cause: str, tmp_path: Path) -> None:
-    assert case_of(tmp_path, {"slurm-77.out": f"{line}\n"}).verdict.cause == cause
+def test_what_frameworks_say_is_told_from_what_is_like_it(said: str, cause: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict.cause == cause
 
 
 RAISED = (

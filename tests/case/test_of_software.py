@@ -127,14 +127,14 @@ JOINED = CUDA_OF_3.splitlines(keepends=True)[0]
 
 
 @pytest.mark.parametrize(
-    "line",
+    "said",
     [
         "08:00:00,100 [rank3] ucp_mm.c:76   UCX  ERROR failed to register address 0x7f (cuda) on md[4]: Bad address\n",
         "08:00:02,100 [rank3] RuntimeError: CUDA error: peer access is not supported between these two devices\n",
     ],
 )
-def test_what_a_lost_gpu_makes_a_rank_say_does_not_contest_it(line: str, tmp_path: Path) -> None:
-    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": f"{JOINED}2026-03-01 {line}"})
+def test_what_a_lost_gpu_makes_a_rank_say_does_not_contest_it(said: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": f"{JOINED}2026-03-01 {said}"})
     assert (case.verdict.cause, case.verdict.nodes) == ("hardware", ("gpu003",))
 
 
@@ -178,7 +178,7 @@ def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    "said",
     [
         "slurmstepd: error: pyxis:     enroot-nsenter: failed to create user namespace: No space left on device",
         "unable to create cgroup '/sys/fs/cgroup/memory/slurm/uid_8' : No space left on device",
@@ -197,8 +197,8 @@ def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
         "No space left on device. Failed system call was shmget(key=5432001, size=56, 03600).",
     ],
 )
-def test_what_a_kernel_has_no_more_of_is_no_full_disk(line: str, tmp_path: Path) -> None:
-    case = case_of(tmp_path, {"slurm-77.out": f"{line}\n"})
+def test_what_a_kernel_has_no_more_of_is_no_full_disk(said: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"slurm-77.out": f"{said}\n"})
     assert (case.verdict.cause, case.advice.restart) == ("resources", "after")
     assert case.verdict.why.startswith("a node's kernel had no more control groups")
 

@@ -35,11 +35,11 @@ def test_what_a_job_says_hours_after_it_was_requeued_is_of_its_next_run(
     assert case.verdict.cause == cause
 
 
-@pytest.mark.parametrize("output", [AFTER_ALL["a GPU's"], AFTER_ALL["memory's"]])
-def test_a_gpu_that_broke_in_the_next_run_is_to_be_drained(output: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [AFTER_ALL["a GPU's"], AFTER_ALL["memory's"]])
+def test_a_gpu_that_broke_in_the_next_run_is_to_be_drained(said: str, tmp_path: Path) -> None:
     joined = CUDA_OF_3.splitlines(keepends=True)[0]
     log = {"gpu003-dmesg.txt": XID_79.format(time="08:00:01")}
-    case = case_of(tmp_path, {"slurm-77.out": FIRST_RUN + SECOND_RUN + joined + output, **FAILED, **log})
+    case = case_of(tmp_path, {"slurm-77.out": FIRST_RUN + SECOND_RUN + joined + said, **FAILED, **log})
     assert (case.verdict.standing, case.verdict.nodes) == ("established", ("gpu003",))
 
 

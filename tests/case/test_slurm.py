@@ -137,7 +137,7 @@ def test_accounting_that_is_not_there_is_said_and_what_saves_kernel_logs(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("scontrol", "message"),
+    ("scontrol", "said"),
     [
         (
             NO_JOB,
@@ -145,8 +145,8 @@ def test_accounting_that_is_not_there_is_said_and_what_saves_kernel_logs(tmp_pat
         )
     ],
 )
-def test_a_job_that_nobody_knows_is_an_error(scontrol: tuple[int, str], message: str) -> None:
-    with pytest.raises(CaseError, match=message):
+def test_a_job_that_nobody_knows_is_an_error(scontrol: tuple[int, str], said: str) -> None:
+    with pytest.raises(CaseError, match=said):
         case_of(Answers(scontrol))
 
 

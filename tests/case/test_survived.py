@@ -20,10 +20,10 @@ WARNED = (
 )
 
 
-@pytest.mark.parametrize("message", WARNED)
+@pytest.mark.parametrize("words", WARNED)
 @pytest.mark.parametrize("at", ["07:44:50", "07:58:30", "07:59:50"])
-def test_what_was_logged_as_a_warning_does_not_hide_the_gpu_that_broke(message: str, at: str, tmp_path: Path) -> None:
-    own = f"2026-03-01 {at},000 {message}\n{GOES_ON.format(second=55)}{CUDA_OF_3}"
+def test_what_was_logged_as_a_warning_does_not_hide_the_gpu_that_broke(words: str, at: str, tmp_path: Path) -> None:
+    own = f"2026-03-01 {at},000 {words}\n{GOES_ON.format(second=55)}{CUDA_OF_3}"
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": own})
     assert (case.verdict.cause, case.verdict.standing, case.verdict.nodes) == ("hardware", "established", ("gpu003",))
 
@@ -33,12 +33,12 @@ def test_a_warning_of_glog_is_one(tmp_path: Path) -> None:
     assert case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": own}).verdict.standing == "established"
 
 
-@pytest.mark.parametrize("message", WARNED)
-def test_a_warning_alone_is_no_cause_and_is_said(message: str, tmp_path: Path) -> None:
-    line = f"2026-03-01 08:10:29,000 {message}\n"
+@pytest.mark.parametrize("words", WARNED)
+def test_a_warning_alone_is_no_cause_and_is_said(words: str, tmp_path: Path) -> None:
+    line = f"2026-03-01 08:10:29,000 {words}\n"
     case = case_of(tmp_path, {"rank_3.log": line, "sacct.txt": SACCT.format(state="FAILED")})
     assert case.verdict.cause == "unknown"
-    assert message[:40] in case.verdict.why
+    assert words[:40] in case.verdict.why
 
 
 def test_the_warnings_of_nccl_are_its_errors(tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ COMMANDS = {"github": of_github(), "gitlab": of_gitlab(), "jenkins": IN_JENKINS.
 PIECES = [(name, piece) for name, commands in COMMANDS.items() for piece in commands]
 
 
-@pytest.mark.parametrize(("_name", "piece"), PIECES)
-def test_every_piece_is_shell(_name: str, piece: str) -> None:
+@pytest.mark.parametrize(("_name", "words"), PIECES)
+def test_every_piece_is_shell(_name: str, words: str) -> None:
     linter = ["shellcheck", "--shell=sh", "-"] if shutil.which("shellcheck") else ["sh", "-n"]
-    linted = subprocess.run(linter, input=f"{piece}\n", capture_output=True, text=True)
+    linted = subprocess.run(linter, input=f"{words}\n", capture_output=True, text=True)
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
