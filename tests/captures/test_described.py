@@ -82,13 +82,13 @@ def of_text(folder: Path, text: str) -> dict[str, Result]:
     return {name: of_nodes[NAME] for name, of_nodes in by_check.items()}
 
 
-FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
+BAD = (Verdict.FAIL, Verdict.CONCERN)
 
 
 def test_a_healthy_node_is_ready_and_takes_pods(tmp_path: Path) -> None:
     by_check = of_text(tmp_path, NODE)
     assert (by_check[READY].verdict, by_check[TAKES].verdict) == (Verdict.PASS, Verdict.PASS)
-    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in FINDINGS]
+    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in BAD]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_text_that_is_cut_calls_no_node_fit_and_finds_nothing_wrong(place: int
     if "Roles:" not in NODE[:place]:
         return
     by_check = of_text(tmp_path, NODE[:place])
-    assert not [
-        finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in FINDINGS
-    ], by_check
+    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in BAD], (
+        by_check
+    )
     if "Addresses:" not in NODE[:place]:
         assert by_check[READY].verdict is Verdict.INCOMPLETE
 
@@ -216,7 +216,7 @@ def test_the_words_of_events_are_no_evidence(words: str, tmp_path: Path) -> None
         path = written(tmp_path, case=before + changed(("Events:              <none>\n", events))) / "case"
         groups = results(path).values()
         assert [[*of_nodes] for of_nodes in groups] == [[NAME]] * len(groups)
-        assert not {*FINDINGS} & {finding.verdict for of_nodes in groups for finding in of_nodes[NAME].by_verdict}
+        assert not {*BAD} & {finding.verdict for of_nodes in groups for finding in of_nodes[NAME].by_verdict}
         (only,) = read_capture(path, resolve(f"capture:{path}"), ())
         assert [*only.evidence.collectors] == []
         assert "what stands behind events may be anybody's words" in "".join(only.unknown)
@@ -257,11 +257,8 @@ def test_more_nodes_than_anybody_describes_are_refused(tmp_path: Path) -> None:
 
 def test_a_node_that_lies_in_a_folder_of_another_name_is_that_folders(tmp_path: Path) -> None:
     cordoned = changed(("Unschedulable:      false", "Unschedulable:      true"))
-    by_node = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]
-    assert {name: result.verdict for name, result in by_node.items()} == {
-        "gpu001": Verdict.FAIL,
-        "gpu002": Verdict.PASS,
-    }
+    nodes = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]
+    assert {name: result.verdict for name, result in nodes.items()} == {"gpu001": Verdict.FAIL, "gpu002": Verdict.PASS}
 
 
 @pytest.mark.parametrize("name", ["not-ready", "unreachable", "disk-pressure", "network-unavailable"])

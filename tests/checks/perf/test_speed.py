@@ -64,10 +64,7 @@ def test_what_nvbandwidth_did_not_end_well_proves_nothing(output: str, status: i
     "output",
     [
         *("", "Traceback: CUDA out of memory", '{"error": "no GPU"}', '{"type": "torch.float16"'),
-        *(
-            f'{{"type": "torch.float16", "size": 8192, "tflops": {speeds}}}'
-            for speeds in ("[]", "[[]]", "[[NaN]]", "[7]")
-        ),
+        *(f'{{"type": "torch.float16", "size": 8192, "tflops": {text}}}' for text in ("[]", "[[]]", "[[NaN]]", "[7]")),
     ],
 )
 def test_products_that_were_not_made_prove_nothing(output: str) -> None:
@@ -84,14 +81,11 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 
 
 def test_the_worst_comparison_of_a_value_is_reported() -> None:
-    findings = [
-        *below_best({"0": 80, "1": 100}, "x"),
-        *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True)),
-    ]
-    (only,) = worst_first(findings, 5)
+    below = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True))]
+    (only,) = worst_first(below, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
     assert "50.2 %" not in only.observed("GB/s", 50.2)
-    assert worst_first(findings, 60) == []
+    assert worst_first(below, 60) == []
 
 
 def test_two_nodes_have_no_median() -> None:

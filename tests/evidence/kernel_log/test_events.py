@@ -225,9 +225,7 @@ def test_two_gpus_that_fell_off_the_bus_at_once_are_both_named() -> None:
     ],
 )
 def test_a_gpu_that_the_driver_could_not_start_is_evaluated_as_the_xid_for_that(line: str, address: str) -> None:
-    assert [(finding.code, finding.severity, finding.pci) for finding in evaluate(parse(line))] == [
-        (143, "fail", address)
-    ]
+    assert [(xid.code, xid.severity, xid.pci) for xid in evaluate(parse(line))] == [(143, "fail", address)]
 
 
 @pytest.mark.parametrize(
