@@ -35,10 +35,10 @@ class Launched:
     code: int = 0
     typed: list[list[str]] = field(default_factory=list)
 
-    def __call__(self, words: Sequence[str], folder: Path) -> int:
-        self.typed.append(list(words[:-1]))
-        nodes = expand(next(word for word in words if word.startswith("--nodes=")).partition("=")[2])
-        checks = ["gpu.gpu_exact"] if "perf" in words else ["gpu.no_uncorrected_ecc", "gpu.no_xid"]
+    def __call__(self, command: Sequence[str], folder: Path) -> int:
+        self.typed.append(list(command[:-1]))
+        nodes = expand(next(word for word in command if word.startswith("--nodes=")).partition("=")[2])
+        checks = ["gpu.gpu_exact"] if "perf" in command else ["gpu.no_uncorrected_ecc", "gpu.no_xid"]
         with ResultsFile(folder / RESULTS) as file:
             for node in nodes:
                 for check in checks:

@@ -38,7 +38,7 @@ def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = 
     """Nodes by ssh, with or without types in the inventory."""
     of_type = "p5.48xlarge" if is_typed else ""
     return Cluster(
-        "c", "ssh", tuple(Target(one, group=(groups or {}).get(one, ""), instance_type=of_type) for one in names)
+        "c", "ssh", tuple(Target(name, group=(groups or {}).get(name, ""), instance_type=of_type) for name in names)
     )
 
 
@@ -66,12 +66,12 @@ class Nodes:
     runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     measured: dict[str, int] = field(default_factory=dict)
 
-    def launch(self, words: Sequence[str], folder: Path, _lock: int) -> int:
+    def launch(self, command: Sequence[str], folder: Path, _lock: int) -> int:
         """Run like `clusterproof check`. Raises KeyboardInterrupt."""
         if len(self.runs) >= self.stop_after:
             (folder / RESULTS).write_text('{"half', encoding="utf-8")
             raise KeyboardInterrupt
-        nodes = tuple(expand(next(word for word in words if word.startswith("--nodes=")).partition("=")[2]))
+        nodes = tuple(expand(next(word for word in command if word.startswith("--nodes=")).partition("=")[2]))
         stage = folder.name.partition("-")[2]
         self.runs.append((stage, nodes))
         recording = folder / RECORDING
@@ -99,8 +99,8 @@ class Nodes:
             self.measured[node] = self.measured.get(node, 0) + 1
             speed = 700.0 * self.speed(node, self.measured[node])
             own = [speed * self.gpu_speed(node, uuid) for uuid in self.gpus.get(node, [""])]
-            said = json.dumps({"type": "torch.bfloat16", "size": 8192, "tflops": [[one] * 5 for one in own]})
-            collectors["gpu_gemm"] = Collected(Status.READ, {"command": "python3", "exit": 0, "output": said})
+            output = json.dumps({"type": "torch.bfloat16", "size": 8192, "tflops": [[tflops] * 5 for tflops in own]})
+            collectors["gpu_gemm"] = Collected(Status.READ, {"command": "python3", "exit": 0, "output": output})
         return NodeEvidence(node, collectors=collectors)
 
     def _result(self, stage: str, node: str) -> Result:
@@ -127,9 +127,9 @@ def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NA
     made = acceptance(folder, nodes, SPEED + more, cluster_of(names))
     made.go_on((), lambda _words: None)
     assert text(report(made.state, made.ended, made.named, ""))
-    return {one.node: one for one in of_nodes(made.state)}
+    return {outcome.node: outcome for outcome in of_nodes(made.state)}
 
 
-def verdicts(found: dict[str, NodeOutcome]) -> dict[str, NodeVerdict]:
+def verdicts(outcomes: dict[str, NodeOutcome]) -> dict[str, NodeVerdict]:
     """The verdicts on nodes that are not accepted."""
-    return {node: one.said for node, one in found.items() if one.said is not NodeVerdict.ACCEPTED}
+    return {node: outcome.said for node, outcome in outcomes.items() if outcome.said is not NodeVerdict.ACCEPTED}

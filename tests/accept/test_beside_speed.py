@@ -50,12 +50,12 @@ def outcome(folder: Path, nodes: Nodes) -> tuple[NodeOutcome, str]:
     """The verdict on n3, and the whole screen."""
     made = acceptance(folder, nodes)
     made.go_on((), lambda _words: None)
-    of_n3 = next(one for one in of_nodes(made.state) if one.node == "n3")
+    of_n3 = next(result for result in of_nodes(made.state) if result.node == "n3")
     return of_n3, text(report(made.state, made.ended, made.named, ""))
 
 
 @pytest.mark.parametrize(
-    ("found", "in_runs", "due", "words"),
+    ("found", "in_runs", "due", "message"),
     [
         ((WRONG,), (1, 2, 3, 4), NodeVerdict.REJECTED, "8 wrong values"),
         ((SLOW, WRONG), (1, 2, 3, 4), NodeVerdict.REJECTED, "8 wrong values"),
@@ -67,11 +67,11 @@ def outcome(folder: Path, nodes: Nodes) -> tuple[NodeOutcome, str]:
     ],
 )
 def test_what_is_wrong_or_missing_besides_the_speed_counts(
-    found: tuple[Finding, ...], in_runs: tuple[int, ...], due: NodeVerdict, words: str, tmp_path: Path
+    found: tuple[Finding, ...], in_runs: tuple[int, ...], due: NodeVerdict, message: str, tmp_path: Path
 ) -> None:
     of_n3, screen = outcome(tmp_path, Found(findings=found, in_runs=in_runs))
-    assert (of_n3.said, words in " ".join(of_n3.reasons)) == (due, True), of_n3
-    assert words.partition(":")[0].split()[0] in screen
+    assert (of_n3.said, message in " ".join(of_n3.reasons)) == (due, True), of_n3
+    assert message.partition(":")[0].split()[0] in screen
 
 
 BY_POLICY = Finding(FAIL, f"{SLOWER.message} (by policy: concern of gpu.gpu_gemm is fail)", action="investigate")
@@ -130,7 +130,7 @@ def measured(name: str, tflops: float, fs_gb_per_s: float, busbw: float) -> Node
         "fs_bandwidth": {"folder": "/fsx", **files},
         "node_busbw": {"command": "all_reduce_perf", "exit": 0, "output": printed},
     }
-    return NodeEvidence(name, collectors={one: Collected(Status.READ, value) for one, value in loads.items()})
+    return NodeEvidence(name, collectors={load: Collected(Status.READ, value) for load, value in loads.items()})
 
 
 @pytest.mark.parametrize("others", [0, 4])
@@ -138,11 +138,13 @@ def measured(name: str, tflops: float, fs_gb_per_s: float, busbw: float) -> Node
 @pytest.mark.parametrize("share", [0.7, 0.94, 1.0])
 def test_what_checks_say_of_nodes_beside_each_other_is_known_for_that(check: str, share: float, others: int) -> None:
     beside = [measured(f"n{number}", 700.0, 3.0, 470.0) for number in range(others)]
-    found = said(check, measured("slow", 700.0 * share, 3.0 * share, 470.0 * share), *beside, occasion="perf").findings
-    reworded = [one.message for one in found if not is_of_comparison(one.cause, "as you like")]
-    assert reworded == [one.message for one in found if one.verdict is INCOMPLETE]
-    assert [one.message for one in found if not is_of_comparison("", one.message)] == []
-    assert bool(found) is (not others or share < 0.9 or (share < 1 and "fs" not in check))
+    findings = said(
+        check, measured("slow", 700.0 * share, 3.0 * share, 470.0 * share), *beside, occasion="perf"
+    ).findings
+    reworded = [finding.message for finding in findings if not is_of_comparison(finding.cause, "as you like")]
+    assert reworded == [finding.message for finding in findings if finding.verdict is INCOMPLETE]
+    assert [finding.message for finding in findings if not is_of_comparison("", finding.message)] == []
+    assert bool(findings) is (not others or share < 0.9 or (share < 1 and "fs" not in check))
 
 
 @dataclass

@@ -27,13 +27,13 @@ def test_the_broken_node_alone_is_rejected_by_runs_of_srun() -> None:
     with slurm(images) as bed, TemporaryDirectory(dir="/tmp") as folder:  # the controller sees this folder
         (Path(folder) / "plan.toml").write_text(PLAN)
         into = Path(folder) / "into"
-        words = f"accept slurm:gpu --plan {folder}/plan.toml --into {into}"
-        typed = f"{sys.executable} -c '{CODE}' {words}"
+        arguments = f"accept slurm:gpu --plan {folder}/plan.toml --into {into}"
+        typed = f"{sys.executable} -c '{CODE}' {arguments}"
         bed.run("sh", "-c", f"cd {ROOT} && {KILLED}{typed}")
         ran = bed.run("sh", "-c", f"cd {ROOT} && exec {typed}", timeout=1800.0)
-        said = (ran.stdout + ran.stderr).decode()
-        assert ran.returncode == 1, said
-        data = json.loads((bed.controller.root / f"{into}/acceptance.json".lstrip("/")).read_text())
+        output = (ran.stdout + ran.stderr).decode()
+        assert ran.returncode == 1, output
+        report = json.loads((bed.controller.root / f"{into}/acceptance.json".lstrip("/")).read_text())
     due = dict.fromkeys(NAMES, "accepted") | {"gpu002": "rejected"}
-    assert {one["node"]: one["said"] for one in data["nodes"]} == due, said
-    assert all(run["command"][2] == "slurm:gpu" for run in data["runs"]), said
+    assert {row["node"]: row["said"] for row in report["nodes"]} == due, output
+    assert all(run["command"][2] == "slurm:gpu" for run in report["runs"]), output

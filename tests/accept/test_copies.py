@@ -32,8 +32,8 @@ class Copying(Nodes):
 def test_a_gpu_that_copies_slowly_is_found_wherever_it_is(
     slow: int | None, limit: str, far: float, tmp_path: Path
 ) -> None:
-    found = said(tmp_path, Copying(far=far, slow={} if slow is None else {"n2": slow}), limit)
-    assert verdicts(found) == ({} if slow is None else {"n2": NodeVerdict.REJECTED})
+    outcomes = said(tmp_path, Copying(far=far, slow={} if slow is None else {"n2": slow}), limit)
+    assert verdicts(outcomes) == ({} if slow is None else {"n2": NodeVerdict.REJECTED})
     if slow is not None:
         name = f"GPU {slow}, GPU to GPU by nvbandwidth{': ' if far == NEAR else ', others'}"
-        assert any(name in words for words in found["n2"].reasons)
+        assert any(name in reason for reason in outcomes["n2"].reasons)

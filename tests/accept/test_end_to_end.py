@@ -40,22 +40,22 @@ LIMIT_S = 600.0
 
 def typed(folder: Path, cluster: str = "ssh:gpu[001-004]", *more: str) -> list[str]:
     """The command line."""
-    words = ["accept", cluster, "--plan", str(folder / "plan.toml"), "--into", str(folder / "into")]
-    return [sys.executable, "-c", TYPED, *words, *more]
+    arguments = ["accept", cluster, "--plan", str(folder / "plan.toml"), "--into", str(folder / "into")]
+    return [sys.executable, "-c", TYPED, *arguments, *more]
 
 
 def ended(folder: Path) -> list[str]:
     """The folders of finished runs."""
     lines = (folder / "into/journal.jsonl").read_text().splitlines()
-    return [data["folder"] for line in lines if "folder" in (data := json.loads(line))]
+    return [record["folder"] for line in lines if "folder" in (record := json.loads(line))]
 
 
 def killed(
-    bed: Testbed, words: Sequence[str], by: signal.Signals, goes_on: Callable[[], bool], *, with_its_run: bool = False
+    bed: Testbed, command: Sequence[str], by: signal.Signals, goes_on: Callable[[], bool], *, with_its_run: bool = False
 ) -> int:
     """Stop it, and the run it has started, once that is under way, as a power cut would; returns its exit code."""
     environment = {**os.environ, "HOME": str(bed.home)}
-    with subprocess.Popen(bed.command(words), env=environment, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(bed.command(command), env=environment, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + LIMIT_S
         while not goes_on():
             assert process.poll() is None
@@ -89,23 +89,26 @@ def test_an_acceptance_is_interrupted_five_times_and_gone_on_with_and_rejects_th
     images = {name: gpu_node(healthy_p5(name)) for name in NAMES}
     images["gpu002"] = with_speed(images["gpu002"], "gemm 5 640")
     with testbed(images) as bed:
-        runs, words = tmp_path / "into/runs", typed(tmp_path, "ssh:gpu[001-004]", "--sign", str(tmp_path / "key"))
+        runs, accept_command = (
+            tmp_path / "into/runs",
+            typed(tmp_path, "ssh:gpu[001-004]", "--sign", str(tmp_path / "key")),
+        )
         before: list[str] = []
         for by, run, with_its_run in INTERRUPTIONS:
             begun = (runs / run / "output.txt").exists
-            assert killed(bed, words, by, begun, with_its_run=with_its_run) in (2, -by)
+            assert killed(bed, accept_command, by, begun, with_its_run=with_its_run) in (2, -by)
             assert ended(tmp_path)[: len(before)] == before, "what ended is not run again"
             before = ended(tmp_path)
-        ran = bed.run(words, timeout=LIMIT_S)
-    said = (ran.stdout + ran.stderr).decode()
-    assert ran.returncode == 1, said
+        ran = bed.run(accept_command, timeout=LIMIT_S)
+    output = (ran.stdout + ran.stderr).decode()
+    assert ran.returncode == 1, output
     assert ended(tmp_path)[:4] == ["runs/0001-inventory", "runs/0002-speed", "runs/0003-speed", "runs/0004-speed"]
     into = tmp_path / "into"
-    data = json.loads((into / "acceptance.json").read_text())
-    rejected = {one["node"]: one["reasons"][0] for one in data["nodes"] if one["said"] == "rejected"}
-    assert rejected.keys() == {"gpu002"}, said
+    report = json.loads((into / "acceptance.json").read_text())
+    rejected = {row["node"]: row["reasons"][0] for row in report["nodes"] if row["said"] == "rejected"}
+    assert rejected.keys() == {"gpu002"}, output
     assert "GPU 5, bfloat16 products of 8192 × 8192" in rejected["gpu002"]
-    assert all(one["hardware"]["gpus"] for one in data["nodes"])
+    assert all(row["hardware"]["gpus"] for row in report["nodes"])
     signed = (into / "acceptance.json").read_bytes()
     command = [keygen, "-Y", "check-novalidate", "-n", "clusterproof-acceptance"]
     command += ["-s", str(into / "acceptance.json.sig")]
@@ -124,7 +127,7 @@ def test_a_slow_link_keeps_the_cluster_from_being_accepted_and_pairs_that_were_m
 ) -> None:
     (tmp_path / "plan.toml").write_text(OF_PAIRS)
     names = ("n1", "n2", "n3", "n4")
-    pairs, words = tmp_path / "into/runs/0002-pairs/recording/pairwise.jsonl", typed(tmp_path, "ssh:n[1-4]")
+    pairs, accept_command = tmp_path / "into/runs/0002-pairs/recording/pairwise.jsonl", typed(tmp_path, "ssh:n[1-4]")
 
     def lines() -> list[bytes]:
         return pairs.read_bytes().splitlines() if pairs.exists() else []
@@ -134,17 +137,17 @@ def test_a_slow_link_keeps_the_cluster_from_being_accepted_and_pairs_that_were_m
         wires(bed, names, bare=["n1", "n3"]),
         bed.slow_link("n1", "n3", SLOW_PORT),
     ):
-        assert killed(bed, words, by, lambda: len(lines()) > 2) in (2, -signal.SIGKILL)
+        assert killed(bed, accept_command, by, lambda: len(lines()) > 2) in (2, -signal.SIGKILL)
         kept = lines()
-        ran = bed.run(words, timeout=LIMIT_S)
+        ran = bed.run(accept_command, timeout=LIMIT_S)
         assert lines()[: len(kept)] == kept
-    said = (ran.stdout + ran.stderr).decode()
-    data = json.loads((tmp_path / "into/acceptance.json").read_text())
-    verdicts = {one["of"]: one["verdict"] for one in data["of_others"]}  # of four nodes not always the link alone
+    output = (ran.stdout + ran.stderr).decode()
+    report = json.loads((tmp_path / "into/acceptance.json").read_text())
+    verdicts = {row["of"]: row["verdict"] for row in report["of_others"]}  # of four nodes not always the link alone
     due = {"fail": (1, "not accepted"), "incomplete": (10, "undecided")}
     worst = "fail" if "fail" in verdicts.values() else "incomplete"
-    assert verdicts["n1~n3"] in due, said
-    assert (ran.returncode, data["outcome"]) == due[worst], said
-    reasons = {one["node"]: " ".join(one["reasons"]) for one in data["nodes"] if one["said"] == "open"}
-    assert all("network.pairwise_busbw: n1~n3" in reasons[node] for node in ("n1", "n3")), said
+    assert verdicts["n1~n3"] in due, output
+    assert (ran.returncode, report["outcome"]) == due[worst], output
+    reasons = {row["node"]: " ".join(row["reasons"]) for row in report["nodes"] if row["said"] == "open"}
+    assert all("network.pairwise_busbw: n1~n3" in reasons[node] for node in ("n1", "n3")), output
     assert ended(tmp_path) == ["runs/0001-inventory", "runs/0002-pairs"]

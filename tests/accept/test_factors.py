@@ -58,22 +58,22 @@ def test_good_nodes_of_a_slow_rack_are_neither_rejected_nor_left_open_for_it(by:
 def test_weak_nodes_of_the_faster_racks_are_found(halves: Mapping[str, float]) -> None:
     weak = {"n40": 0.93, "n01": 0.9}
     speed = slow(**halves)
-    found = decisions(measured(speed | {node: speed[node] * share for node, share in weak.items()}, 1))
-    assert {found[node] for node in weak} == {Decision.BAD}
-    others = Counter(found[node] for node in NODES[2 * RACK :] if node not in weak)
+    by_node = decisions(measured(speed | {node: speed[node] * share for node, share in weak.items()}, 1))
+    assert {by_node[node] for node in weak} == {Decision.BAD}
+    others = Counter(by_node[node] for node in NODES[2 * RACK :] if node not in weak)
     assert others[Decision.BAD] == 0
     assert others[Decision.GOOD] >= 2 * RACK - 3
 
 
 def test_a_rack_that_is_bad_as_a_whole_is_not_as_good_as_usual_there() -> None:
-    found = decisions(measured(slow(r2=0.09), 2))
-    assert {node for node, of in found.items() if of is Decision.BAD} == {*NODES[2 * RACK : 3 * RACK]}
+    by_node = decisions(measured(slow(r2=0.09), 2))
+    assert {node for node, of in by_node.items() if of is Decision.BAD} == {*NODES[2 * RACK : 3 * RACK]}
 
 
 def test_no_node_is_good_that_is_slower_than_is_bad_even_if_part_of_it_is_its_rack() -> None:
     speed = slow(r1=0.04)
-    found = decisions(measured(speed | {"n20": speed["n20"] * 0.97}, 3))
-    assert found["n20"] is Decision.OPEN
+    by_node = decisions(measured(speed | {"n20": speed["n20"] * 0.97}, 3))
+    assert by_node["n20"] is Decision.OPEN
 
 
 def test_the_usual_of_a_slow_rack_is_not_below_the_floor() -> None:
@@ -94,8 +94,8 @@ def test_a_batch_that_is_two_racks_is_said_once_and_levels_of_the_same_nodes_tog
 def test_two_slow_racks_are_both_said() -> None:
     random = Random(7)
     middles = {node: random.gauss(0, 0.01) - 0.04 * (LEVELS[node][0][-1] in "12") for node in NODES}
-    found = {shift.levels[0]: shift.by for shift in shifts_of(middles, LEVELS, 0.001, 0.01)}
-    assert found == {"group r1": pytest.approx(-0.04, abs=0.005), "group r2": pytest.approx(-0.04, abs=0.005)}
+    shifts = {shift.levels[0]: shift.by for shift in shifts_of(middles, LEVELS, 0.001, 0.01)}
+    assert shifts == {"group r1": pytest.approx(-0.04, abs=0.005), "group r2": pytest.approx(-0.04, abs=0.005)}
 
 
 @pytest.mark.parametrize("noise", ["normal", "few values", "heavy tails"])
@@ -137,9 +137,9 @@ def noisy(**by: float) -> Speed:
 def test_a_rack_that_may_be_slow_by_design_is_no_failure(tmp_path: Path) -> None:
     of_all = Populations(plan(tmp_path, SPEED))
     of_all.by_key["H100", "gpu_gemm", ""] = made = measured(slow(r2=0.09), 2)
-    assert [found.verdict for found in of_all.in_common()] == [Verdict.FAIL]
+    assert [finding.verdict for finding in of_all.in_common()] == [Verdict.FAIL]
     made.in_doubt = {unit for unit in made.judged if LEVELS[unit[0]] == ("group r2",)}
-    assert [found.verdict for found in of_all.in_common()] == [Verdict.CONCERN]
+    assert [finding.verdict for finding in of_all.in_common()] == [Verdict.CONCERN]
 
 
 def test_a_slow_rack_is_a_finding_of_its_own_in_every_form_of_the_report(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_after_a_rack_was_repaired_it_is_said_how_slow_it_is_now(by: float, now:
     nodes.speed = noisy(r1=now)
     made = reported(tmp_path, nodes, again=[node for node in GROUPED if GROUPS[node] == "r1"])
     assert (made["outcome"], made["summary"]) == ("accepted", {"accepted": 24})
-    found = [(of["of"], of["verdict"], of["message"].count(" 4.")) for of in made["of_others"]]
-    assert found == ([("group r1", "concern", 1)] if now else [])
+    rows = [(of["of"], of["verdict"], of["message"].count(" 4.")) for of in made["of_others"]]
+    assert rows == ([("group r1", "concern", 1)] if now else [])
 
 
 @pytest.mark.long

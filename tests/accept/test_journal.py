@@ -150,8 +150,8 @@ def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: st
     """`clusterproof accept` of simulated nodes as typed by a user."""
     monkeypatch.setattr(runner, "launched", nodes.launch)
     (folder / "plan.toml").write_text(STAGES)
-    words = ("ssh:n[1-8]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into"), *more)
-    return accept(words)
+    arguments = ("ssh:n[1-8]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into"), *more)
+    return accept(arguments)
 
 
 @pytest.mark.long
@@ -175,8 +175,8 @@ def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
 def test_who_is_interrupted_is_told_how_to_go_on(
     again: tuple[str, ...], due: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said = typed(tmp_path, Nodes(stop_after=0), monkeypatch, *again)
-    assert (code, said) == (2, f"clusterproof accept: it was interrupted; run {due} to resume\n")
+    code, output = typed(tmp_path, Nodes(stop_after=0), monkeypatch, *again)
+    assert (code, output) == (2, f"clusterproof accept: it was interrupted; run {due} to resume\n")
 
 
 @pytest.mark.long
@@ -190,11 +190,11 @@ def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, mo
             (folder / "exit").write_text("4\n")
             return 4
 
-    code, said = typed(tmp_path, Broken(), monkeypatch, "--again", "n5")
-    assert (code, said.count("\n")) == (4, 1)
-    data = json.loads((tmp_path / "into/acceptance.json").read_text())
-    assert (data["outcome"], data["summary"]) == ("undecided", {"accepted": 7, "open": 1})
-    assert "did not end (exit code 4)" in data["stopped"]
+    code, output = typed(tmp_path, Broken(), monkeypatch, "--again", "n5")
+    assert (code, output.count("\n")) == (4, 1)
+    report = json.loads((tmp_path / "into/acceptance.json").read_text())
+    assert (report["outcome"], report["summary"]) == ("undecided", {"accepted": 7, "open": 1})
+    assert "did not end (exit code 4)" in report["stopped"]
 
 
 def test_a_folder_that_cannot_be_read_keeps_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

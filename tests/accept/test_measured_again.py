@@ -24,7 +24,7 @@ def gone_on(
     """The final verdict on each node."""
     made = acceptance(folder, nodes, text, cluster_of(names))
     assert made.go_on(again, lambda _words: None) == ""
-    return {one.node: one for one in of_nodes(made.state)}
+    return {outcome.node: outcome for outcome in of_nodes(made.state)}
 
 
 @pytest.mark.long
@@ -58,11 +58,11 @@ def test_after_a_gpu_was_replaced_what_was_measured_between_nodes_stands(tmp_pat
     nodes = Nodes(gpus=gpus(names, 2))
     assert verdicts(gone_on(tmp_path, nodes, (), text, names)) == {}
     nodes.gpus["n20"][1] = "another"
-    found = gone_on(tmp_path, nodes, ("n1",), text, names)
+    outcomes = gone_on(tmp_path, nodes, ("n1",), text, names)
     seen = [stage for stage, of in nodes.runs if "n20" in of]
     assert seen.count("pairs") == 1, "n1 is paired with others, after its repair"
     assert seen.count("inventory") == 2, "it was measured anew"
-    assert verdicts(found) == {}
+    assert verdicts(outcomes) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_run_that_ended_while_nobody_looked_is_of_nodes_before_they_were_repai
     nodes = Nodes(verdicts={("inventory", "n5"): Verdict.FAIL})
     made = acceptance(tmp_path, nodes, SPEED)
 
-    def killed(words: Sequence[str], folder: Path, lock: int) -> int:
-        nodes.launch(words, folder, lock)
+    def killed(command: Sequence[str], folder: Path, lock: int) -> int:
+        nodes.launch(command, folder, lock)
         raise KeyboardInterrupt
 
     made.launch = killed
@@ -104,7 +104,7 @@ class Compared(Nodes):
     versions: dict[str, str] = field(default_factory=dict)
 
     def _result(self, stage: str, node: str) -> Result:
-        beside = [self.versions.get(one, "6.8") for one in self.runs[-1][1]]
+        beside = [self.versions.get(other, "6.8") for other in self.runs[-1][1]]
         is_like_most = 2 * beside.count(self.versions.get(node, "6.8")) >= len(beside)
         self.verdicts = {("inventory", node): Verdict.PASS if is_like_most else Verdict.CONCERN}
         return super()._result(stage, node)
@@ -115,8 +115,8 @@ def test_a_node_that_was_replaced_is_compared_with_all_others_also_in_its_versio
     nodes = Compared()
     assert verdicts(gone_on(tmp_path, nodes)) == {}
     nodes.serials["n5"], nodes.versions = "another", {"n5": "5.15"}
-    found = gone_on(tmp_path, nodes, ("n5",))
-    assert {node: one.concerns for node, one in found.items() if one.concerns} == {
+    outcomes = gone_on(tmp_path, nodes, ("n5",))
+    assert {node: outcome.concerns for node, outcome in outcomes.items() if outcome.concerns} == {
         "n5": ("host.memlock: something; expected nothing",)
     }
 

@@ -84,17 +84,19 @@ def test_a_mistake_is_one_line(text: str, words: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "content", "words"),
+    ("option", "content", "message"),
     [
         ("baseline", "", "its JSON cannot be read"),
         ("policy", "", "is empty; expected a policy (docs/policy.md)"),
         ("policy", "thresholds = 3\n", "own [thresholds] is a whole number; expected a table"),
     ],
 )
-def test_what_no_run_could_read_is_refused_with_the_plan(option: str, content: str, words: str, tmp_path: Path) -> None:
+def test_what_no_run_could_read_is_refused_with_the_plan(
+    option: str, content: str, message: str, tmp_path: Path
+) -> None:
     file = tmp_path / "own"
     file.write_text(content)
-    with pytest.raises(InventoryError, match=re.escape(words)):
+    with pytest.raises(InventoryError, match=re.escape(message)):
         plan(tmp_path, f'[options]\n{option} = "{file}"\n')
 
 
@@ -160,14 +162,14 @@ def test_what_options_ask_for_counts_for_the_time_that_is_allowed(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("demo",), "'demo' is a recording or capture; expected nodes that can be measured now"),
         (("ssh:n[1-8]", "--again", "n9"), "--again names 'n9', which is not a node"),
         (("ssh:n[1-8]", "--plan", "/nowhere/plan.toml"), "No such file or directory; expected a plan"),
     ],
 )
-def test_what_cannot_be_accepted_is_refused_in_one_line(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_accepted_is_refused_in_one_line(words: tuple[str, ...], message: str) -> None:
     status, text = accept(words)
     assert (status, text.count("\n")) == (4, 1)
-    assert said in text
+    assert message in text

@@ -19,11 +19,13 @@ NOISE = 0.01
 def runs(slow: dict[str, float], count: int, drift: float = 0.0) -> list[dict[Unit, float]]:
     """Runs of a device of each node; some devices have another share of the speed."""
     random = Random(5)
-    found = []
+    measured = []
     for _ in range(count):
         shared = random.gauss(0.0, drift)
-        found.append({(node, "0"): log(400 * slow.get(node, 1.0)) + shared + random.gauss(0, NOISE) for node in NODES})
-    return found
+        measured.append(
+            {(node, "0"): log(400 * slow.get(node, 1.0)) + shared + random.gauss(0, NOISE) for node in NODES}
+        )
+    return measured
 
 
 def population(of: list[dict[Unit, float]], floor: float | None = None) -> Population:
@@ -83,9 +85,9 @@ def test_of_a_population_all_of_whose_nodes_are_gone_nobody_says_that_it_is_as_f
 
 def test_slow_units_are_bad_and_all_others_good() -> None:
     slow = {"n03": 0.9, "n07": 0.93}
-    found = decisions(population(runs(slow, 8, drift=0.03)))
-    assert {node for node, of in found.items() if of is Decision.BAD} == slow.keys()
-    assert {of for node, of in found.items() if node not in slow} == {Decision.GOOD}
+    by_node = decisions(population(runs(slow, 8, drift=0.03)))
+    assert {node for node, of in by_node.items() if of is Decision.BAD} == slow.keys()
+    assert {of for node, of in by_node.items() if node not in slow} == {Decision.GOOD}
 
 
 def test_a_unit_that_is_slow_in_four_of_five_runs_is_not_good() -> None:
@@ -111,8 +113,8 @@ def test_a_population_below_the_floor_is_bad_as_a_whole() -> None:
 
 @pytest.mark.parametrize("faster", [1.03, 1.05, 1.08, 1.2])
 def test_a_unit_that_is_faster_than_usual_is_good(faster: float) -> None:
-    found = decisions(population(runs({"n03": faster}, 6)))
-    assert {found["n03"], found["n05"]} == {Decision.GOOD}
+    by_node = decisions(population(runs({"n03": faster}, 6)))
+    assert {by_node["n03"], by_node["n05"]} == {Decision.GOOD}
 
 
 @pytest.mark.parametrize("floor", [395.0, 380.0, 350.0, 200.0])
@@ -143,11 +145,11 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rejected", "of", "said"),
+    ("rejected", "of", "rate"),
     [(0, 10_000, "yes"), (0, 100, "too few nodes to say"), (9, 10_000, "too few nodes to say"), (30, 10_000, "no")],
 )
-def test_a_declared_rate_holds_only_where_all_of_its_interval_does(rejected: int, of: int, said: str) -> None:
+def test_a_declared_rate_holds_only_where_all_of_its_interval_does(rejected: int, of: int, rate: str) -> None:
     assert said_of(Tally(1, good=of, good_rejected=rejected))["holds"] == {
-        "good_rejected": said,
+        "good_rejected": rate,
         "bad_accepted": "too few nodes to say",
     }

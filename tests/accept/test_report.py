@@ -31,30 +31,30 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 def test_what_was_bought_stands_beside_what_is_there(data: Report) -> None:
-    lines = {one["what"]: (one["bought"], one["there"], one["is_met"], one["not_on"]) for one in data["bought"]}
+    lines = {row["what"]: (row["bought"], row["there"], row["is_met"], row["not_on"]) for row in data["bought"]}
     assert lines["nodes"] == ("9", "8 named, 8 answered", False, "")
     assert lines["nodes that are fit"] == ("9", "5 accepted", False, "n[3,5-6]")
     assert lines["type"] == ("p5.48xlarge", "8 × p5.48xlarge", True, "")
 
 
 def test_a_screen_says_who_is_not_accepted_and_why(data: Report) -> None:
-    said = text(data)
-    assert said.splitlines()[0] == (
+    screen = text(data)
+    assert screen.splitlines()[0] == (
         "ssh:n[1-8]: not accepted: 5 accepted, 1 rejected, 1 to be fixed, 1 open, "
         "2 lines of what was bought not met, 4 stages left out"
     )
-    assert "left out    Pairs of nodes: the plan leaves it out" in said
-    assert "rejected    n3 (<script>x</script>): gpu.gpu_gemm: GPU compute speed" in said
-    assert "to be fixed n5 (S-n5): host.memlock: something; expected nothing (runs/0001-inventory)" in said
-    assert "open        n6 (S-n6): gpu.gpu_exact: incomplete: something; expected nothing" in said
+    assert "left out    Pairs of nodes: the plan leaves it out" in screen
+    assert "rejected    n3 (<script>x</script>): gpu.gpu_gemm: GPU compute speed" in screen
+    assert "to be fixed n5 (S-n5): host.memlock: something; expected nothing (runs/0001-inventory)" in screen
+    assert "open        n6 (S-n6): gpu.gpu_exact: incomplete: something; expected nothing" in screen
 
 
 def test_every_run_has_its_command_and_the_digest_of_its_evidence(data: Report) -> None:
     assert all(
-        len(one["evidence"]) == 64 and one["command"][:3] == ["clusterproof", "check", "ssh:n[1-8]"]
-        for one in data["runs"]
+        len(row["evidence"]) == 64 and row["command"][:3] == ["clusterproof", "check", "ssh:n[1-8]"]
+        for row in data["runs"]
     )
-    assert [one["runs"] for one in data["stages"]][:2] == [1, 3]
+    assert [row["runs"] for row in data["stages"]][:2] == [1, 3]
 
 
 def test_what_is_not_proven_is_said(data: Report) -> None:
@@ -106,12 +106,12 @@ def test_nothing_is_run_planned_or_missing_of_collectives_that_are_left_out(
 
 
 def test_the_page_has_no_script_and_no_address(data: Report) -> None:
-    said = page(data)
-    assert "<script" not in said
-    assert "http" not in said.replace("http-equiv", "").replace("http://www.w3.org", "")
-    assert "&lt;script&gt;x&lt;/script&gt;" in said
-    assert '<p class="verdict fail"><strong>not accepted</strong>' in said
-    assert '<svg class="strip"' in said
+    html = page(data)
+    assert "<script" not in html
+    assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert "&lt;script&gt;x&lt;/script&gt;" in html
+    assert '<p class="verdict fail"><strong>not accepted</strong>' in html
+    assert '<svg class="strip"' in html
 
 
 def bound_of(folder: Path, again: tuple[str, ...], names: tuple[str, ...] = NAMES) -> bool:
@@ -135,9 +135,9 @@ def test_how_seldom_such_nodes_fail_is_said_of_all_that_were_bought_and_of_no_se
 
 
 def test_redacted_nothing_names_a_node_or_a_serial(data: Report) -> None:
-    said = json.dumps(redacted(data, cluster_of()))
-    assert [word for word in ("S-n", "n[1-8]", '"n3"', "<script>") if word in said] == []
-    assert '"node-3"' in said
+    hidden = json.dumps(redacted(data, cluster_of()))
+    assert [word for word in ("S-n", "n[1-8]", '"n3"', "<script>") if word in hidden] == []
+    assert '"node-3"' in hidden
     assert "Acceptance of X" in page(redacted(data, cluster_of()))
 
 
@@ -163,13 +163,13 @@ def test_whatever_fails_or_is_missing_keeps_the_cluster_from_being_accepted(
 ) -> None:
     made = acceptance(tmp_path, Nodes(others=others), f"{STAGES}[bought]\n{bought}")
     made.go_on((), lambda _words: None)
-    data = report(made.state, made.ended, made.named, "")
-    assert text(data).startswith(f"ssh:n[1-8]: {first}")
-    assert exit_code(data) == code
-    data["stages"][0]["node_hours"] = 9.0
-    assert ('<p class="verdict pass">' in page(data)) is (code == 0)
-    assert ("of nodes like these at most" in page(data)) is (code == 0)
-    assert text(data).count("something; expected nothing") == sum(1 + ("~" in name) * 2 for name in others)
+    summary = report(made.state, made.ended, made.named, "")
+    assert text(summary).startswith(f"ssh:n[1-8]: {first}")
+    assert exit_code(summary) == code
+    summary["stages"][0]["node_hours"] = 9.0
+    assert ('<p class="verdict pass">' in page(summary)) is (code == 0)
+    assert ("of nodes like these at most" in page(summary)) is (code == 0)
+    assert text(summary).count("something; expected nothing") == sum(1 + ("~" in name) * 2 for name in others)
 
 
 OF_TYPES: tuple[tuple[dict[str, str], tuple[str, ...], bool | None, int, str], ...] = (
@@ -189,21 +189,21 @@ def test_a_node_that_did_not_answer_is_of_no_other_type_than_was_bought(
     text_of_plan = 'stages = ["inventory"]\n[bought]\nnodes = 8\ntype = "p5.48xlarge"\n'
     made = acceptance(tmp_path, nodes, text_of_plan, cluster_of(is_typed=False))
     made.go_on((), lambda _words: None)
-    data = report(made.state, made.ended, made.named, "")
-    lines = {one["what"]: one for one in data["bought"]}
+    summary = report(made.state, made.ended, made.named, "")
+    lines = {row["what"]: row for row in summary["bought"]}
     answered = 8 - len(silent)
     assert (lines["nodes"]["there"], lines["nodes"]["is_met"]) == (
         f"8 named, {answered} answered",
         None if silent else True,
     )
-    assert (lines["type"]["is_met"], lines["type"]["not_on"], exit_code(data)) == (is_met, not_on, code)
+    assert (lines["type"]["is_met"], lines["type"]["not_on"], exit_code(summary)) == (is_met, not_on, code)
 
 
 def test_a_node_that_answered_once_is_what_it_was_where_it_does_not_answer_later(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(silent={"exact": ("n3",)}))
     made.go_on((), lambda _words: None)
-    data = report(made.state, made.ended, made.named, "")
-    assert text(data).splitlines()[1:3] == [
+    summary = report(made.state, made.ended, made.named, "")
+    assert text(summary).splitlines()[1:3] == [
         "  nodes that are fit: bought 8, found 7 accepted (not n3)",
         "open        n3 (S-n3): gpu.gpu_exact: incomplete: something; expected nothing (and 1 more)",
     ]
@@ -234,17 +234,17 @@ def test_fewer_than_were_bought_is_not_what_was_bought(
 def test_a_plan_that_measures_no_node_alone_declares_no_errors(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(), 'stages = ["inventory"]\n')
     made.go_on((), lambda _words: None)
-    said = page(report(made.state, made.ended, made.named, ""))
-    assert "no errors are declared" in said
-    assert "Declared:" not in said
+    html = page(report(made.state, made.ended, made.named, ""))
+    assert "no errors are declared" in html
+    assert "Declared:" not in html
 
 
 def test_concerns_of_accepted_nodes_are_on_the_screen(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(verdicts={("inventory", "n5"): Verdict.CONCERN}))
     made.go_on((), lambda _words: None)
-    said = text(report(made.state, made.ended, made.named, ""))
-    assert "accepted: 8 accepted, 1 concern" in said
-    assert "concern     n5: host.memlock: something; expected nothing" in said
+    screen = text(report(made.state, made.ended, made.named, ""))
+    assert "accepted: 8 accepted, 1 concern" in screen
+    assert "concern     n5: host.memlock: something; expected nothing" in screen
 
 
 @pytest.mark.long
@@ -254,8 +254,8 @@ def test_what_failed_of_the_cluster_stands_until_it_is_well_on_all_its_nodes(tmp
     for again in ((), ("n1",), ("n1",)):
         made = acceptance(tmp_path, nodes)
         made.go_on(again, lambda _words: None)
-        data = report(made.state, made.ended, made.named, "")
-        codes.append((exit_code(data), sorted(one["of"] for one in data["of_others"])))
+        summary = report(made.state, made.ended, made.named, "")
+        codes.append((exit_code(summary), sorted(row["of"] for row in summary["of_others"])))
         nodes.others = {"c": FAILED if not again else Verdict.PASS, "n1~n2": Verdict.PASS}
     assert codes == [(1, ["c", "n1~n2"]), (1, ["c"]), (0, [])]
 
@@ -271,13 +271,13 @@ def test_redacted_nothing_that_a_node_says_is_left_and_what_accept_says_is(tmp_p
     options = '[options]\nfs-bandwidth = "/fsx/secret"\n'
     made = acceptance(tmp_path, nodes, f"{STAGES}{options}")
     made.go_on((), lambda _words: None)
-    data = report(made.state, made.ended, made.named, f"24 hours are spent; pairs of n[1-8] in {tmp_path}")
-    known = json.dumps(data)
+    summary = report(made.state, made.ended, made.named, f"24 hours are spent; pairs of n[1-8] in {tmp_path}")
+    known = json.dumps(summary)
     assert [word for word in secrets if word not in known] == []
-    hidden = redacted(data, cluster_of())
-    for said in (json.dumps(hidden), page(hidden), text(hidden)):
-        assert [word for word in (*secrets, "n[1-8]", "S-n", str(tmp_path)) if word in said] == []
-    by_node = {one["node"]: one["reasons"] for one in hidden["nodes"]}
+    hidden = redacted(summary, cluster_of())
+    for output in (json.dumps(hidden), page(hidden), text(hidden)):
+        assert [word for word in (*secrets, "n[1-8]", "S-n", str(tmp_path)) if word in output] == []
+    by_node = {row["node"]: row["reasons"] for row in hidden["nodes"]}
     assert "10.0% slower than is usual or due" in by_node["node-3"][0]
     assert by_node["node-5"] == ["host.memlock: what it says is left out (runs/0001-inventory)"]
     assert hidden["runs"][1]["command"][3:] == ["--nodes=node-[1-4,6-8]", "-m", "perf", "-k", "exact or dcgm"]

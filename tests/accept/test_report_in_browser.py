@@ -32,7 +32,7 @@ def test_no_digest_is_cut_and_a_hand_has_room_to_sign(tmp_path: Path, medium: st
         opened.tell("Emulation.setEmulatedMedia", media=medium)
         opened.open(path)
         assert opened.run(CUT) == 0
-        assert {one.size["height"] >= A_HAND for one in places_to_sign(opened)} == {True}
+        assert {place.size["height"] >= A_HAND for place in places_to_sign(opened)} == {True}
         assert opened.complaints() == []
 
 

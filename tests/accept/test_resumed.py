@@ -23,17 +23,17 @@ def gone_on(folder: Path, nodes: Nodes, at_once: int) -> dict[str, NodeOutcome]:
     """The final verdict on each node, with this many under load at once."""
     made = acceptance(folder, nodes, f"{SPEED}{ONE_RUN}[limits]\nnodes_at_once = {at_once}\n")
     assert made.go_on((), lambda _words: None) == ""
-    return {one.node: one for one in of_nodes(made.state)}
+    return {outcome.node: outcome for outcome in of_nodes(made.state)}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("at_once", [1, 3, 5])
 def test_who_reads_the_journal_again_says_what_was_said_before(at_once: int, tmp_path: Path) -> None:
     nodes = slow()
-    found = gone_on(tmp_path, nodes, at_once)
-    assert verdicts(found) == REJECTED
+    outcomes = gone_on(tmp_path, nodes, at_once)
+    assert verdicts(outcomes) == REJECTED
     runs = len(nodes.runs)
-    assert (gone_on(tmp_path, nodes, at_once), len(nodes.runs)) == (found, runs)
+    assert (gone_on(tmp_path, nodes, at_once), len(nodes.runs)) == (outcomes, runs)
 
 
 @pytest.mark.long

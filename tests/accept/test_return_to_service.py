@@ -47,7 +47,7 @@ KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandw
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "checked", "loaded", "reason"),
+    ("expected", "found", "checked", "loaded", "reason"),
     [
         (FIT, (), WELL, LOADED, ""),
         (FIT, (ECC, XID), WELL, LOADED, ""),
@@ -79,10 +79,10 @@ KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandw
     ],
 )
 def test_a_node_is_fit_only_with_all_evidence_and_with_what_was_found_before_seen_to_be_gone(
-    said: str, found: Sequence[EarlierFinding], checked: Sequence[Result], loaded: Sequence[Result], reason: str
+    expected: str, found: Sequence[EarlierFinding], checked: Sequence[Result], loaded: Sequence[Result], reason: str
 ) -> None:
     judged = judge("n1", found, [checked, loaded], 2)
-    assert (judged.said, reason in " ".join(judged.reasons), bool(judged.reasons)) == (said, True, bool(reason))
+    assert (judged.said, reason in " ".join(judged.reasons), bool(judged.reasons)) == (expected, True, bool(reason))
 
 
 def test_pairs_of_the_node_tell_whether_what_was_found_between_nodes_is_gone() -> None:
@@ -136,7 +136,7 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
     (here / "case.json").write_text(json.dumps(case))
     code, text = return_nodes([CLUSTER, "gpu002", "--case", "case.json", "--json"], Launched())
     assert (code, json.loads(text)[0]["said"]) == (10, "NOT PROVEN")
-    assert sorted(one.partition(",")[0] for one in json.loads(text)[0]["reasons"]) == [
+    assert sorted(reason.partition(",")[0] for reason in json.loads(text)[0]["reasons"]) == [
         "network.pairwise_busbw: the history has it",
         "storage.mounts: the history has it",
     ]
@@ -153,7 +153,7 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["demo", "gpu001"], "'demo' is a recording or capture"),
         ([CLUSTER, "gpu9"], "NODES: 'gpu9' is not a node of "),
@@ -174,7 +174,9 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
         ([CLUSTER, "gpu001", "--case", "other.json"], "--case 'other.json' suspects gpu003; expected one of gpu001"),
     ],
 )
-def test_what_cannot_be_meant_is_said_in_one_line_before_anything_runs(here: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_meant_is_said_in_one_line_before_anything_runs(
+    here: Path, words: list[str], message: str
+) -> None:
     (here / "half.json").write_text('{"nodes": ["gpu001"]}')
     other = {"case": "1", "nodes": ["gpu003"], "suspects": [], "proof": "", "load": "gpu_exact"}
     (here / "other.json").write_text(json.dumps(other))
@@ -182,7 +184,7 @@ def test_what_cannot_be_meant_is_said_in_one_line_before_anything_runs(here: Pat
     launched = Launched()
     code, text = return_nodes(words, launched)
     assert (code, text.count("\n"), launched.typed) == (4, 1, [])
-    assert text.startswith(f"clusterproof return: {said}")
+    assert text.startswith(f"clusterproof return: {message}")
 
 
 def test_what_another_wrote_steers_no_terminal_where_it_is_refused(
@@ -217,8 +219,8 @@ def test_of_two_real_nodes_the_healthy_one_is_fit_and_the_one_with_ecc_errors_is
     images = {name: gpu_node(healthy_p5(name)) for name in ("gpu001", "gpu002")}
     images["gpu002"] = with_nvml(images["gpu002"], gpu=1, ecc_uncorrected_dram=14)
     with testbed(images) as bed:
-        words = ["return", "ssh:gpu[001-002]", "gpu[001-002]", "--expect", "gpus=8,efa=32"]
-        ran = bed.run([sys.executable, "-c", TYPED, *words], timeout=LIMIT_S)
-    said = ran.stdout.decode()
-    assert (ran.returncode, "FIT         gpu001\n" in said) == (1, True), said
-    assert "NOT FIT     gpu002\n            gpu.no_uncorrected_ecc: GPU 1: uncorrected ECC errors: 14 in DRAM" in said
+        arguments = ["return", "ssh:gpu[001-002]", "gpu[001-002]", "--expect", "gpus=8,efa=32"]
+        ran = bed.run([sys.executable, "-c", TYPED, *arguments], timeout=LIMIT_S)
+    output = ran.stdout.decode()
+    assert (ran.returncode, "FIT         gpu001\n" in output) == (1, True), output
+    assert "NOT FIT     gpu002\n            gpu.no_uncorrected_ecc: GPU 1: uncorrected ECC errors: 14 in DRAM" in output

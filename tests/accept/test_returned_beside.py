@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_healthy_node_that_fails_the_load_is_said_and_bears_no_more() -> None:
     launched = Launched({("gpu004", "gpu.gpu_exact"): FAIL, ("gpu001", "gpu.gpu_exact"): CONCERN})
     code, text = return_nodes([CLUSTER, "gpu003", "--beside", "gpu001,gpu004"], launched)
-    assert [words[2] for words in launched.typed] == [
+    assert [command[2] for command in launched.typed] == [
         "--nodes=gpu[001,003-004]",
         "--nodes=gpu[001,003-004]",
         "--nodes=gpu[001,003]",
@@ -48,7 +48,7 @@ def test_a_healthy_node_that_fails_the_load_is_said_and_bears_no_more() -> None:
 def test_a_healthy_node_that_fails_a_check_is_said_and_bears_no_load() -> None:
     launched = Launched({("gpu004", "gpu.no_xid"): FAIL})
     code, text = return_nodes([CLUSTER, "gpu003", "--beside", "gpu001,gpu004"], launched)
-    assert [words[2] for words in launched.typed] == ["--nodes=gpu[001,003-004]", *["--nodes=gpu[001,003]"] * 2]
+    assert [command[2] for command in launched.typed] == ["--nodes=gpu[001,003-004]", *["--nodes=gpu[001,003]"] * 2]
     assert "beside      gpu004: gpu.no_xid: fail: 2; expected 0\n" in text
     assert code == 0
 
@@ -57,11 +57,11 @@ def test_a_healthy_node_that_fails_a_check_is_said_and_bears_no_load() -> None:
 def test_a_node_with_other_firmware_than_the_healthy_ones_is_said() -> None:
     images = {name: gpu_node(healthy_p5(name)) for name in ("gpu001", "gpu002", "gpu003", "gpu004")}
     images["gpu002"] = with_file(images["gpu002"], "/sys/class/dmi/id/bios_version", "2.0\n")
-    words = ["return", "ssh:gpu[001-004]", "gpu002", "--beside", "gpu[001,003-004]", "--load", "gpu_gemm"]
+    arguments = ["return", "ssh:gpu[001-004]", "gpu002", "--beside", "gpu[001,003-004]", "--load", "gpu_gemm"]
     with testbed(images) as bed:
-        ran = bed.run([sys.executable, "-c", TYPED, *words], timeout=600.0)
-    said = ran.stdout.decode()
-    assert "concern: host.firmware_uniform: BIOS of Amazon EC2 Not Specified 2.0; expected 1.0 as on 3 of" in said
+        ran = bed.run([sys.executable, "-c", TYPED, *arguments], timeout=600.0)
+    output = ran.stdout.decode()
+    assert "concern: host.firmware_uniform: BIOS of Amazon EC2 Not Specified 2.0; expected 1.0 as on 3 of" in output
 
 
 def test_where_no_healthy_node_is_left_no_pair_is_measured_and_nothing_is_proven() -> None:
@@ -81,7 +81,7 @@ OF_CLUSTER = result("host.same_kernel", FAIL, "c", subject="cluster")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "said", "reasons"),
+    ("verdict", "expected", "reasons"),
     [
         (FAIL, NOT_PROVEN, ("host.same_kernel: the cluster failed: 2; expected 0",)),
         (CONCERN, FIT, ()),
@@ -89,11 +89,11 @@ OF_CLUSTER = result("host.same_kernel", FAIL, "c", subject="cluster")
     ],
 )
 def test_what_failed_of_the_cluster_is_said_and_no_node_is_fit_then(
-    verdict: Verdict, said: str, reasons: tuple[str, ...]
+    verdict: Verdict, expected: str, reasons: tuple[str, ...]
 ) -> None:
     ran = [[*WELL, replace(OF_CLUSTER, verdict=verdict)], [*LOADED, replace(OF_CLUSTER, verdict=verdict)]]
     judged = judge("n1", (), ran, 2)
-    assert (judged.said, judged.reasons) == (said, reasons)
+    assert (judged.said, judged.reasons) == (expected, reasons)
     assert other_findings(ran, ["n1"]) == (f"c: host.same_kernel: {verdict.value}: 2; expected 0",)
 
 
@@ -107,8 +107,8 @@ def test_a_healthy_node_that_cannot_be_reached_is_said_once_and_not_without_end(
 def test_each_check_by_which_a_node_is_slower_than_others_is_said() -> None:
     checks = ("perf.gpu_compute", "perf.host_to_gpu", "perf.fs_bandwidth")
     slow = [result(check, verdict, "n2", cause=SLOWER) for check in checks for verdict in (FAIL, CONCERN)]
-    said = [f"n2: {check}: {word}: 2; expected 0" for check in checks for word in ("fail", "concern")]
-    assert list(other_findings([slow], ["n1"])) == said
+    messages = [f"n2: {check}: {word}: 2; expected 0" for check in checks for word in ("fail", "concern")]
+    assert list(other_findings([slow], ["n1"])) == messages
 
 
 def test_a_concern_beside_what_is_missing_for_one_cause_is_said() -> None:

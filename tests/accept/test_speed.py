@@ -21,9 +21,9 @@ from tests.checks.perf.given import DISPLAY
 @pytest.mark.parametrize("slow", ["n2", "n5", "n8"])
 def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, _run: 0.8 if node == slow else 1.0)
-    found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n")
-    assert verdicts(found) == {slow: NodeVerdict.REJECTED}
-    folder = found[slow].reasons[0].rpartition("(")[2].rstrip(")")
+    outcomes = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n")
+    assert verdicts(outcomes) == {slow: NodeVerdict.REJECTED}
+    folder = outcomes[slow].reasons[0].rpartition("(")[2].rstrip(")")
     evidence = tmp_path / "into" / folder / "recording" / "nodes" / f"{slow}.json"
     assert evidence.exists(), "the folder has what was measured on it"
 
@@ -39,8 +39,8 @@ class OtherProducts(Nodes):
         gemm = made.collectors.get("gpu_gemm")
         if gemm is None or self.measured[node] not in self.other.get(node, ()):
             return made
-        said = {**gemm.value, "output": str(gemm.value["output"]).replace("bfloat16", "float16")}
-        return NodeEvidence(node, collectors={**made.collectors, "gpu_gemm": Collected(Status.READ, said)})
+        value = {**gemm.value, "output": str(gemm.value["output"]).replace("bfloat16", "float16")}
+        return NodeEvidence(node, collectors={**made.collectors, "gpu_gemm": Collected(Status.READ, value)})
 
 
 ALWAYS = tuple(range(1, 20))
@@ -48,9 +48,9 @@ ALWAYS = tuple(range(1, 20))
 
 def test_a_node_that_was_measured_otherwise_leaves_nobody_else_open(tmp_path: Path) -> None:
     nodes = OtherProducts(other={"n3": ALWAYS})
-    found = said(tmp_path, nodes)
-    assert verdicts(found) == {"n3": NodeVerdict.OPEN}
-    assert any("bfloat16" in words and "not measured on it" in words for words in found["n3"].reasons)
+    outcomes = said(tmp_path, nodes)
+    assert verdicts(outcomes) == {"n3": NodeVerdict.OPEN}
+    assert any("bfloat16" in reason and "not measured on it" in reason for reason in outcomes["n3"].reasons)
     assert set(nodes.measured.values()) == {3}, "nobody is loaded again for it"
 
 
@@ -73,9 +73,9 @@ def test_what_half_of_the_nodes_were_not_measured_by_at_all_they_still_need(tmp_
 @pytest.mark.long
 def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
     nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.0 if uuid == "n3-5" else 1.0)
-    found = said(tmp_path, nodes)
-    assert verdicts(found) == {"n3": NodeVerdict.REJECTED}
-    assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in found["n3"].reasons[0]
+    outcomes = said(tmp_path, nodes)
+    assert verdicts(outcomes) == {"n3": NodeVerdict.REJECTED}
+    assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in outcomes["n3"].reasons[0]
 
 
 @pytest.mark.parametrize("floor", ["", "[floors]\ngpu_gemm = 450\n"])
@@ -85,10 +85,10 @@ def test_of_too_few_nodes_for_a_population_one_with_a_slow_gpu_is_rejected_as_th
 ) -> None:
     names = NAMES[:count]
     nodes = Judged(gpus=gpus(names), gpu_speed=lambda _node, uuid: 0.7 if uuid == "n1-5" else 1.0)
-    found = said(tmp_path, nodes, floor, names)
-    assert found["n1"].said is NodeVerdict.REJECTED
-    assert "GPU 5, bfloat16 products of 8192 × 8192: 490 TFLOP/s, 30 % below the best GPU" in found["n1"].reasons[0]
-    assert {found[node].said for node in names[1:]} <= {NodeVerdict.ACCEPTED if floor else NodeVerdict.OPEN}
+    outcomes = said(tmp_path, nodes, floor, names)
+    assert outcomes["n1"].said is NodeVerdict.REJECTED
+    assert "GPU 5, bfloat16 products of 8192 × 8192: 490 TFLOP/s, 30 % below the best GPU" in outcomes["n1"].reasons[0]
+    assert {outcomes[node].said for node in names[1:]} <= {NodeVerdict.ACCEPTED if floor else NodeVerdict.OPEN}
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -156,9 +156,9 @@ def test_what_too_few_nodes_measured_counts_as_the_check_says(limit: str, tmp_pa
         gpu_speed=lambda _node, uuid: 0.6 if uuid == "n1-5" else 1.0,
         without=dict.fromkeys(NAMES[2:], ALWAYS),
     )
-    found = said(tmp_path, nodes, limit)
-    assert verdicts(found) == {"n1": NodeVerdict.REJECTED} | dict.fromkeys(NAMES[1:], NodeVerdict.OPEN)
-    assert OF_NO_OTHER in found["n1"].reasons[0]
+    outcomes = said(tmp_path, nodes, limit)
+    assert verdicts(outcomes) == {"n1": NodeVerdict.REJECTED} | dict.fromkeys(NAMES[1:], NodeVerdict.OPEN)
+    assert OF_NO_OTHER in outcomes["n1"].reasons[0]
 
 
 @pytest.mark.long
@@ -169,9 +169,9 @@ def test_what_one_node_alone_has_counts_as_the_check_says_whatever_else_was_meas
         models=dict.fromkeys(NAMES, usual) | {"n2": [*usual, "2204", "2204"]},
         gpu_speed=lambda _node, uuid: 0.6 if uuid == "n2-7" else 1.0,
     )
-    found = said(tmp_path, nodes)
-    assert verdicts(found) == {"n2": NodeVerdict.REJECTED}
-    assert "GPU 7, bfloat16 products of 8192 × 8192: 420 TFLOP/s, 40 % below" in found["n2"].reasons[0]
+    outcomes = said(tmp_path, nodes)
+    assert verdicts(outcomes) == {"n2": NodeVerdict.REJECTED}
+    assert "GPU 7, bfloat16 products of 8192 × 8192: 420 TFLOP/s, 40 % below" in outcomes["n2"].reasons[0]
 
 
 def test_what_fails_once_beside_its_own_node_where_nobody_else_was_measured_is_said(tmp_path: Path) -> None:
@@ -180,17 +180,17 @@ def test_what_fails_once_beside_its_own_node_where_nobody_else_was_measured_is_s
         gpu_speed=lambda _node, uuid: 0.6 if uuid == "n1-5" else 1.0,
         without=dict.fromkeys(NAMES[1:], ALWAYS) | {"n1": (2, 3)},
     )
-    found = said(tmp_path, nodes)["n1"]
-    assert found.said is NodeVerdict.OPEN
-    assert any(f"failed in 1 of 1 runs: {OF_NO_OTHER}" in reason for reason in found.reasons), found
+    outcome = said(tmp_path, nodes)["n1"]
+    assert outcome.said is NodeVerdict.OPEN
+    assert any(f"failed in 1 of 1 runs: {OF_NO_OTHER}" in reason for reason in outcome.reasons), outcome
 
 
 @pytest.mark.long
 def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) -> None:
     nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.8 if uuid == "n1-5" else 1.0)
-    found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
-    assert verdicts(found) == {"n1": NodeVerdict.OPEN}
-    assert [words for words in found["n1"].reasons if "80.0% of the usual" not in words] == []
+    outcomes = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
+    assert verdicts(outcomes) == {"n1": NodeVerdict.OPEN}
+    assert [reason for reason in outcomes["n1"].reasons if "80.0% of the usual" not in reason] == []
 
 
 @pytest.mark.long

@@ -38,9 +38,11 @@ def test_nodes_of_which_too_few_are_left_are_not_loaded_and_it_says_why(
     cluster = cluster_of(names, {node: PLACES[node] for node in names} if stage == "groups" else None)
     made = acceptance(tmp_path, nodes, f'stages = ["inventory", "{stage}"]\n', cluster)
     made.go_on((), lambda _words: None)
-    found = report(made.state, made.ended, "X", "")["nodes"]
+    reported = report(made.state, made.ended, "X", "")["nodes"]
     why = [f"{TITLES[stage]}: 0 of 1 runs: too few nodes are left that did not fail"]
-    assert {one["node"]: one["reasons"] for one in found if one["said"] == "open"} == dict.fromkeys(open_, why)
+    assert {entry["node"]: entry["reasons"] for entry in reported if entry["said"] == "open"} == dict.fromkeys(
+        open_, why
+    )
     measured = {node for name, of_run in nodes.runs if name == stage for node in of_run}
     assert measured.isdisjoint(open_)
 

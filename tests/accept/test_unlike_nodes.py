@@ -39,8 +39,8 @@ ALIKE = {"sockets": (0,) * 4}
 def test_how_far_its_gpus_are_from_each_other_makes_no_node_slow(
     usual: Mapping[str, Any], n1: Mapping[str, Any], due: NodeVerdict | None, tmp_path: Path
 ) -> None:
-    found = said(tmp_path, Copying(usual=usual, unlike={"n1": n1}))
-    assert verdicts(found) == ({"n1": due} if due else {}), found["n1"]
+    outcomes = said(tmp_path, Copying(usual=usual, unlike={"n1": n1}))
+    assert verdicts(outcomes) == ({"n1": due} if due else {}), outcomes["n1"]
 
 
 def each(of: Any, *names: str) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def test_a_slow_gpu_is_not_accepted_and_a_healthy_one_not_rejected_however_the_n
     due: Mapping[str, NodeVerdict],
     tmp_path: Path,
 ) -> None:
-    found = said(tmp_path, Copying(usual=usual, unlike=unlike), names=NAMES[:count])
-    assert verdicts(found) == due, {node: found[node].reasons for node in {*due, *verdicts(found)}}
+    outcomes = said(tmp_path, Copying(usual=usual, unlike=unlike), names=NAMES[:count])
+    assert verdicts(outcomes) == due, {node: outcomes[node].reasons for node in {*due, *verdicts(outcomes)}}
 
 
 def test_where_no_place_was_read_on_any_node_none_is_accused(tmp_path: Path) -> None:
@@ -111,6 +111,6 @@ def test_a_node_of_which_nobody_knows_the_models_is_not_slow_where_others_have_s
     own = {f"{node}-{gpu}": 0.5 if gpu > 3 else 1.0 for node in NAMES for gpu in range(8)}
     mixed = dict.fromkeys(NAMES[1:], ["20b0"] * 4 + ["1eb8"] * 4)
     nodes = Judged(gpus=gpus(NAMES), models=mixed, gpu_speed=lambda _node, uuid: own[uuid])
-    found = said(tmp_path, nodes)
-    assert verdicts(found) == {"n1": OPEN}
-    assert "GPU 4, bfloat16 products of 8192 × 8192: 350 TFLOP/s, 50 % below" in " ".join(found["n1"].reasons)
+    outcomes = said(tmp_path, nodes)
+    assert verdicts(outcomes) == {"n1": OPEN}
+    assert "GPU 4, bfloat16 products of 8192 × 8192: 350 TFLOP/s, 50 % below" in " ".join(outcomes["n1"].reasons)

@@ -41,27 +41,27 @@ def test_every_collector_of_a_healthy_gpu_node_answers(p5: Node) -> None:
     assert {name: collector.status.value for name, collector in evidence.collectors.items()} == dict.fromkeys(
         collector_names(), "read"
     ) | dict.fromkeys(("imex", "kubelet", "neuron", "neuron_ls"), "absent")
-    data = {name: collector.value for name, collector in evidence.collectors.items()}
-    assert data["boot"] | {"now": 0, "memory_kib": 0} == {
+    values = {name: collector.value for name, collector in evidence.collectors.items()}
+    assert values["boot"] | {"now": 0, "memory_kib": 0} == {
         "uptime_s": 86400.5,
         "boot_id": "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16",
         "hostname": "node001",
         "kernel": "6.8.0-1021-aws",
         "os": "Ubuntu 22.04.5 LTS",
         "memory_kib": 0,
-        "cpus": data["boot"]["cpus"],
+        "cpus": values["boot"]["cpus"],
         "now": 0,
         "uid": 0,
     }
-    assert data["platform"]["product"] == "p5.48xlarge"
-    assert data["nvml"]["count"] == 8
-    assert len(data["pci"]["devices"]) == 8 + 32 + 4 + 2
-    assert len(data["rdma"]["devices"]) == len(data["rdma"]["uverbs"]) == 32
-    assert data["libfabric"]["output"].count("domain: ") == 64
-    assert data["fabric_manager"]["output"].endswith("580.126.09\n")
-    assert data["processes"]["blocked"] == []
+    assert values["platform"]["product"] == "p5.48xlarge"
+    assert values["nvml"]["count"] == 8
+    assert len(values["pci"]["devices"]) == 8 + 32 + 4 + 2
+    assert len(values["rdma"]["devices"]) == len(values["rdma"]["uverbs"]) == 32
+    assert values["libfabric"]["output"].count("domain: ") == 64
+    assert values["fabric_manager"]["output"].endswith("580.126.09\n")
+    assert values["processes"]["blocked"] == []
     cpus = Path("/proc/self/status").read_text().partition("Cpus_allowed_list:\t")[2].partition("\n")[0]
-    assert data["limits"] == {
+    assert values["limits"] == {
         "login": LIMITS,
         "daemons": dict.fromkeys(("slurmd", "containerd"), LIMITS | {"memory": None, "cpus": cpus}),
     }
@@ -172,9 +172,9 @@ def test_pci_reports_links_and_drivers(p5: Node) -> None:
 def test_rdma_reports_ports_and_modules() -> None:
     image = without_module(healthy_p5(), "gdrdrv")
     image = with_file(image, "/sys/class/infiniband/rdmap79s0/ports/1/state", "1: DOWN\n")
-    data = value(image, "rdma")
+    rdma = value(image, "rdma")
     port = {"port": 1, "state": "1: DOWN", "physical_state": "5: LinkUp", "rate": "100 Gb/sec (4X EDR)"}
-    assert next(device for device in data["devices"] if device["name"] == "rdmap79s0") == {
+    assert next(device for device in rdma["devices"] if device["name"] == "rdmap79s0") == {
         "name": "rdmap79s0",
         "vendor": "1d0f",
         "device": "efa2",
@@ -184,8 +184,8 @@ def test_rdma_reports_ports_and_modules() -> None:
         "gdr": None,
         "ports": [port | {"link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}],
     }
-    assert "gdrdrv" not in data["modules"]
-    assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(data["modules"])
+    assert "gdrdrv" not in rdma["modules"]
+    assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(rdma["modules"])
 
 
 @needs_nodes
@@ -196,9 +196,9 @@ def test_a_gpu_that_left_the_bus_is_not_reported() -> None:
 @needs_nodes
 def test_a_value_that_may_not_be_read_is_an_error_in_its_place() -> None:
     image = with_file(healthy_p5(), "/sys/class/dmi/id/product_serial", File("secret", 0o400))
-    data = value(image, "platform", user=NOBODY)
-    assert data["product"] == "p5.48xlarge"
-    assert data["serial"]["error"] == "EACCES"
+    platform = value(image, "platform", user=NOBODY)
+    assert platform["product"] == "p5.48xlarge"
+    assert platform["serial"]["error"] == "EACCES"
 
 
 @needs_nodes
@@ -215,17 +215,17 @@ def test_a_tool_that_hangs_is_killed_with_its_collector() -> None:
 @needs_nodes
 def test_a_tool_returns_its_exit_status_and_both_outputs() -> None:
     script = "#!/bin/sh\necho out; echo err >&2; yes | head -c 200000; exit 61\n"
-    data = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager")
-    assert data["exit"] == 61
-    assert data["output"].startswith("out\nerr\ny\n")
-    assert len(data["output"]) == 200_000 + len("out\nerr\n")
+    collected = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager")
+    assert collected["exit"] == 61
+    assert collected["output"].startswith("out\nerr\ny\n")
+    assert len(collected["output"]) == 200_000 + len("out\nerr\n")
 
 
 @needs_nodes
 def test_services_have_their_state_under_each_name_and_what_failed() -> None:
     image = with_service(healthy_p5(), "slurmd", active="failed", sub="failed")
-    data = value(image, "services")
-    assert data["services"]["slurmd"] == {
+    services = value(image, "services")
+    assert services["services"]["slurmd"] == {
         "load": "loaded",
         "active": "failed",
         "sub": "failed",
@@ -233,18 +233,18 @@ def test_services_have_their_state_under_each_name_and_what_failed() -> None:
         "restarts": 0,
         "active_s": 86_340.5,
     }
-    assert data["services"]["sshd"] == data["services"]["ssh"]
-    assert data["services"]["dcgm"]["load"] == "not-found"
-    assert data["failed"] == ["slurmd.service"]
+    assert services["services"]["sshd"] == services["services"]["ssh"]
+    assert services["services"]["dcgm"]["load"] == "not-found"
+    assert services["failed"] == ["slurmd.service"]
 
 
 @needs_nodes
 def test_services_have_what_systemd_restarts_and_how_often_it_has() -> None:
     image = with_service(healthy_p5(), "exporter", active="activating", sub="auto-restart")
-    data = value(with_service(image, "slurmd", restarts=7, since_s=86_380), "services")
-    assert (data["services"]["slurmd"]["restarts"], data["services"]["slurmd"]["active_s"]) == (7, 20.5)
-    assert data["services"]["dcgm"]["active_s"] is None
-    assert (data["failed"], data["restarting"]) == ([], ["exporter.service"])
+    services = value(with_service(image, "slurmd", restarts=7, since_s=86_380), "services")
+    assert (services["services"]["slurmd"]["restarts"], services["services"]["slurmd"]["active_s"]) == (7, 20.5)
+    assert services["services"]["dcgm"]["active_s"] is None
+    assert (services["failed"], services["restarting"]) == ([], ["exporter.service"])
 
 
 @pytest.mark.parametrize(

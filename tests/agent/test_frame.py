@@ -26,9 +26,9 @@ ANSWER = {
 }
 
 
-def framed(data: object = ANSWER, *, nonce: str = NONCE) -> list[str]:
+def framed(answer: object = ANSWER, *, nonce: str = NONCE) -> list[str]:
     """The lines of an answer."""
-    text = data if isinstance(data, bytes) else json.dumps(data).encode()
+    text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     return [sending.begin(nonce), *sending.lines(zlib.compress(text), nonce)]
 
 
@@ -186,7 +186,7 @@ def collector(**more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "data",
+    "answer",
     [
         b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": NaN}}}',
         b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": -Infinity}}}',
@@ -211,10 +211,10 @@ def collector(**more: object) -> dict[str, object]:
         collector(detail=None),
         {"probe": {}, "collectors": {"boot": "read"}},
     ],
-    ids=lambda data: repr(data)[:60],
+    ids=lambda answer: repr(answer)[:60],
 )
-def test_an_answer_that_no_probe_sends_is_garbled(data: object) -> None:
-    evidence = decoded("\n".join(framed(data)))
+def test_an_answer_that_no_probe_sends_is_garbled(answer: object) -> None:
+    evidence = decoded("\n".join(framed(answer)))
     assert evidence.unreached is Unreached.GARBLED
     assert evidence.collectors == {}
     assert evidence.detail.isprintable()

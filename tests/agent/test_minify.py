@@ -47,24 +47,24 @@ def differing(short: CodeType, code: CodeType, around: dict[object, object] | No
     if short.co_varnames[:arguments] != code.co_varnames[:arguments]:
         return [f"{code.co_name}: {short.co_varnames} for {code.co_varnames}"]
     meant: dict[object, object] = {} if around is None else around
-    found: list[str] = []
-    for one, other in zip_longest(instructions(short), instructions(code)):
-        wrong = f"{code.co_name}: {one} for {other}"
-        if one is None or other is None or one.opname != other.opname:
-            found.append(wrong)
-        elif isinstance(one.argval, CodeType) and isinstance(other.argval, CodeType):
-            found += differing(one.argval, other.argval, meant if code.co_flags & CO_OPTIMIZED else None)
-        elif one.opcode in (*dis.haslocal, *dis.hasfree):
-            found += [wrong] * (meant.setdefault(other.argval, one.argval) != one.argval)
-        elif one.argval != other.argval and one.opcode not in (*dis.hasjrel, *dis.hasjabs):
-            found.append(wrong)
-    return found + [f"{code.co_name}: {meant}"] * (len({*meant.values()}) < len(meant))
+    differences: list[str] = []
+    for own, other in zip_longest(instructions(short), instructions(code)):
+        wrong = f"{code.co_name}: {own} for {other}"
+        if own is None or other is None or own.opname != other.opname:
+            differences.append(wrong)
+        elif isinstance(own.argval, CodeType) and isinstance(other.argval, CodeType):
+            differences += differing(own.argval, other.argval, meant if code.co_flags & CO_OPTIMIZED else None)
+        elif own.opcode in (*dis.haslocal, *dis.hasfree):
+            differences += [wrong] * (meant.setdefault(other.argval, own.argval) != own.argval)
+        elif own.argval != other.argval and own.opcode not in (*dis.hasjrel, *dis.hasjabs):
+            differences.append(wrong)
+    return differences + [f"{code.co_name}: {meant}"] * (len({*meant.values()}) < len(meant))
 
 
 def instructions(code: CodeType) -> list[Any]:
     """Effective instructions; a closure's variables come in the order of their names."""
     idle = ("CACHE", "EXTENDED_ARG", "NOP", "MAKE_CELL", "LOAD_CLOSURE", "COPY_FREE_VARS")
-    return [one for one in dis.get_instructions(code) if one.opname not in idle]
+    return [instruction for instruction in dis.get_instructions(code) if instruction.opname not in idle]
 
 
 class Untyped(ast.NodeTransformer):

@@ -75,8 +75,8 @@ def test_a_command_too_long_for_an_argument_is_a_script_that_any_posix_shell_rea
     assert sent.command == f"{QUOTED}{script}'"
     assert unpacked(sent.command)[1].count("TEXT") == 2
     assert "'" not in script
-    words = ("busybox", "sh") if shell == "busybox" else (shell,)
-    output = answer(Program("-s", script.encode()), shell=words)
+    command = ("busybox", "sh") if shell == "busybox" else (shell,)
+    output = answer(Program("-s", script.encode()), shell=command)
     assert decode("here", Answer(output), nonce).collectors["padded"].value == 300_000
 
 

@@ -23,7 +23,7 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
 
-ASKED = sorted(collector_names())[:2]
+REQUESTED = sorted(collector_names())[:2]
 READ = Collected(Status.READ, 1)
 TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))))
 BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n", {"c": READ}, seconds=2.0)]
@@ -33,9 +33,9 @@ BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n"
 @pytest.mark.long
 @pytest.mark.parametrize("longest", [None, 10**6])
 def test_all_collectors_travel_together_where_there_is_room(longest: int | None) -> None:
-    found = parts(collector_names(), ProbeOptions(), longest=longest)
-    assert [names for names, _ in found.programs] == [frozenset(collector_names())]
-    assert found.left_out == {}
+    packed = parts(collector_names(), ProbeOptions(), longest=longest)
+    assert [names for names, _ in packed.programs] == [frozenset(collector_names())]
+    assert packed.left_out == {}
 
 
 @pytest.mark.any_user
@@ -43,19 +43,19 @@ def test_all_collectors_travel_together_where_there_is_room(longest: int | None)
 @pytest.mark.parametrize("on_stdin", [True, False])
 @pytest.mark.parametrize("longest", [20_000, 25_000, 40_000])
 def test_each_collector_travels_once_in_programs_that_are_short_enough(longest: int, on_stdin: bool) -> None:
-    found = parts(collector_names(), ProbeOptions(), on_stdin=on_stdin, longest=longest)
-    travel = [name for names, _ in found.programs for name in names]
-    assert sorted([*travel, *found.left_out]) == sorted(collector_names())
-    assert {len(one.command) + len(one.stdin) <= longest for _, one in found.programs} == {True}
-    assert len({one.nonce for _, one in found.programs}) == len(found.programs) > 1
+    packed = parts(collector_names(), ProbeOptions(), on_stdin=on_stdin, longest=longest)
+    travel = [name for names, _ in packed.programs for name in names]
+    assert sorted([*travel, *packed.left_out]) == sorted(collector_names())
+    assert {len(sent.command) + len(sent.stdin) <= longest for _, sent in packed.programs} == {True}
+    assert len({sent.nonce for _, sent in packed.programs}) == len(packed.programs) > 1
 
 
 @pytest.mark.long
 @pytest.mark.any_user
 def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp_path: Path) -> None:
-    found = parts(["padded"], ProbeOptions(), [padded(tmp_path, 80_000)], longest=60_000)
-    assert [names for names, _ in found.programs] == [frozenset()]
-    assert set(found.left_out) == {"padded"}
+    packed = parts(["padded"], ProbeOptions(), [padded(tmp_path, 80_000)], longest=60_000)
+    assert [names for names, _ in packed.programs] == [frozenset()]
+    assert set(packed.left_out) == {"padded"}
 
 
 class Bare(Connection):
@@ -89,19 +89,19 @@ def test_the_answers_to_all_programs_are_one() -> None:
 def test_a_program_that_is_not_answered_costs_its_own_collectors(silent: int, lost: str) -> None:
     answers = [*BOTH]
     answers[silent] = NodeEvidence("n", unreached=Unreached.TIMED_OUT, detail="no end")
-    data = joined(answers, TWO)
-    assert data.unreached is None
-    assert set(data.collectors) == set("abc")
-    assert {name for name, found in data.collectors.items() if found.status is Status.CUT} == set(lost)
-    words = f"its program, {silent + 1} of 2, was not answered: timed out: no end"
-    assert {data.collectors[name].detail for name in lost} == {words}
+    evidence = joined(answers, TWO)
+    assert evidence.unreached is None
+    assert set(evidence.collectors) == set("abc")
+    assert {name for name, collector in evidence.collectors.items() if collector.status is Status.CUT} == set(lost)
+    message = f"its program, {silent + 1} of 2, was not answered: timed out: no end"
+    assert {evidence.collectors[name].detail for name in lost} == {message}
 
 
 @pytest.mark.any_user
 def test_a_program_that_was_not_sent_any_more_leaves_its_collectors_incomplete() -> None:
     three = Parts((*TWO.programs, (frozenset("d"), Program("three"))))
-    data = joined([BOTH[0], NodeEvidence("n", unreached=Unreached.LOST, detail="gone")], three)
-    assert {name: found.status for name, found in data.collectors.items()} == {
+    evidence = joined([BOTH[0], NodeEvidence("n", unreached=Unreached.LOST, detail="gone")], three)
+    assert {name: collector.status for name, collector in evidence.collectors.items()} == {
         "a": Status.READ,
         "b": Status.READ,
         "c": Status.CUT,
@@ -123,15 +123,15 @@ def test_an_answer_says_nothing_of_the_collectors_of_another_program() -> None:
 
 @pytest.mark.any_user
 def test_what_no_program_takes_is_said() -> None:
-    data = joined([BOTH[0]], Parts(TWO.programs[:1], {"long": "its program is long"}))
-    assert data.collectors["long"] == Collected(Status.CUT, detail="its program is long")
+    evidence = joined([BOTH[0]], Parts(TWO.programs[:1], {"long": "its program is long"}))
+    assert evidence.collectors["long"] == Collected(Status.CUT, detail="its program is long")
 
 
 @pytest.mark.any_user
 def test_of_a_program_whose_answer_was_too_long_each_collector_is_too_long() -> None:
     cut = NodeEvidence("n", unreached=Unreached.CUT, detail="its end is missing", too_long=True)
-    data = joined([BOTH[0], cut], TWO)
-    assert {name for name, found in data.collectors.items() if found.too_long} == set(TWO.programs[1][0])
+    evidence = joined([BOTH[0], cut], TWO)
+    assert {name for name, collector in evidence.collectors.items() if collector.too_long} == set(TWO.programs[1][0])
 
 
 class Closing(Commanding):
@@ -141,7 +141,7 @@ class Closing(Commanding):
         self.left = answered
 
     def longest_program(self, _limits: Limits) -> int:
-        whole = parts(ASKED, ProbeOptions(), on_stdin=False).programs[0][1]
+        whole = parts(REQUESTED, ProbeOptions(), on_stdin=False).programs[0][1]
         return len(whole.command) - 1
 
     def run(self, targets: Sequence[Target], program: Program, _limits: Limits, answered: Callable[..., None]) -> None:
@@ -158,13 +158,13 @@ class Closing(Commanding):
 def test_what_came_before_a_connection_was_refused_stays() -> None:
     cluster = Cluster("small", "closing", (Target("gpu001"), Target("gpu002")))
     kept: list[NodeEvidence] = []
-    found = gather(cluster, Closing(1), ASKED, ProbeOptions(), Limits(), kept.append)
-    assert {name: evidence.unreached for name, evidence in found.items()} == {"gpu001": None, "gpu002": None}
-    lost = [one.detail for one in found["gpu001"].collectors.values() if one.status is Status.CUT]
+    answers = gather(cluster, Closing(1), REQUESTED, ProbeOptions(), Limits(), kept.append)
+    assert {name: evidence.unreached for name, evidence in answers.items()} == {"gpu001": None, "gpu002": None}
+    lost = [collector.detail for collector in answers["gpu001"].collectors.values() if collector.status is Status.CUT]
     assert lost == ["its program, 2 of 2, was not answered: lost: the token has expired; expected another"]
     assert [evidence.node for evidence in kept] == ["gpu001", "gpu002"]
     with pytest.raises(Unusable):
-        gather(cluster, Closing(0), ASKED, ProbeOptions(), Limits(), kept.append)
+        gather(cluster, Closing(0), REQUESTED, ProbeOptions(), Limits(), kept.append)
 
 
 def noise(count: int, of: str = "") -> str:
@@ -175,13 +175,13 @@ def noise(count: int, of: str = "") -> str:
 def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
     """A probe's answer: a kernel log with these lines, and these collectors."""
     values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
-    data = {name: {"status": "read", "value": value, "seconds": 0.1} for name, value in values.items()}
-    return {"probe": {}, "collectors": data}
+    records = {name: {"status": "read", "value": value, "seconds": 0.1} for name, value in values.items()}
+    return {"probe": {}, "collectors": records}
 
 
-def after(data: dict[str, Any], room_bytes: int) -> dict[str, Any]:
+def after(record: dict[str, Any], room_bytes: int) -> dict[str, Any]:
     """The collectors that result."""
-    text = fitted(data, room_bytes)
+    text = fitted(record, room_bytes)
     assert len(zlib.compress(text, 6)) <= room_bytes
     return dict(json.loads(text)["collectors"])
 
@@ -191,8 +191,8 @@ def lines_of(begins: str, count: int, first_s: float = 0.0) -> list[list[Any]]:
 
 
 def test_an_answer_that_fits_stays_as_it_is() -> None:
-    data = answer(lines_of("Lustre:", 9), boot={"uptime_s": 1})
-    assert after(json.loads(json.dumps(data)), 10_000) == data["collectors"]
+    record = answer(lines_of("Lustre:", 9), boot={"uptime_s": 1})
+    assert after(json.loads(json.dumps(record)), 10_000) == record["collectors"]
 
 
 def test_the_oldest_lines_of_the_longest_class_go_and_are_counted() -> None:
@@ -231,7 +231,7 @@ def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> 
 
 
 def test_of_a_collector_that_hung_what_it_said_goes_and_not_that_it_hung() -> None:
-    data = answer(lines_of("Lustre:", 3), boot={"uptime_s": 1})
+    record = answer(lines_of("Lustre:", 3), boot={"uptime_s": 1})
     hung = {"status": "stuck", "detail": "GPU 5: SIGKILL does not end it", "waits": ["nv_lock"], "seconds": 5.5}
-    data["collectors"]["nvml"] = {**hung, "value": {"gpus": [{"uuid": noise(20_000)}]}}
-    assert after(data, 5_000)["nvml"] == hung
+    record["collectors"]["nvml"] = {**hung, "value": {"gpus": [{"uuid": noise(20_000)}]}}
+    assert after(record, 5_000)["nvml"] == hung

@@ -62,10 +62,10 @@ def test_all_collectors_take_at_most_two_commands_of_systems_manager(
     sudo: bool, record_property: Callable[[str, object], None]
 ) -> None:
     options = ProbeOptions(sudo=sudo, host_root="/host")
-    found = parts(collector_names(), options, on_stdin=False, longest=LONGEST_PROGRAM)
-    record_property("characters", [len(sent.command) for _, sent in found.programs])
-    assert len(found.programs) <= 2
-    assert found.left_out == {}
+    packed = parts(collector_names(), options, on_stdin=False, longest=LONGEST_PROGRAM)
+    record_property("characters", [len(sent.command) for _, sent in packed.programs])
+    assert len(packed.programs) <= 2
+    assert packed.left_out == {}
 
 
 @pytest.mark.parametrize("sudo", [False, True])
@@ -136,7 +136,7 @@ def test_input_after_the_program_is_not_waited_for() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("uid", "sudo", "data"),
+    ("uid", "sudo", "expected"),
     [
         ("1000", 'shift; [ "$1" = true ] || echo ran >&2; exec "$@"', "used"),
         ("1000", "echo sudo: a password is required >&2; exit 1", "refused: sudo: a password is required"),
@@ -146,12 +146,12 @@ def test_input_after_the_program_is_not_waited_for() -> None:
     ids=["granted", "refused", "reads-input", "root"],
 )
 def test_sudo_is_used_where_it_is_permitted_and_reported_where_it_is_not(
-    uid: str, sudo: str, data: str, tmp_path: Path
+    uid: str, sudo: str, expected: str, tmp_path: Path
 ) -> None:
     stand_in(tmp_path, "id", f"echo {uid}")
     evidence = probe(["boot"], ProbeOptions(sudo=True, collector_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
     assert evidence.collectors["boot"].status is Status.READ
-    assert evidence.probe["sudo"] == data
+    assert evidence.probe["sudo"] == expected
 
 
 @pytest.mark.long
@@ -163,8 +163,8 @@ def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
 
 
 def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> None:
-    (first, one), (second, other) = program(["boot"], PATIENT), program(["boot"], PATIENT)
-    assert one != other
+    (first, nonce), (second, other) = program(["boot"], PATIENT), program(["boot"], PATIENT)
+    assert nonce != other
     assert first.stdin == second.stdin
     assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
 
@@ -224,9 +224,9 @@ def globals_of(table: symtable.SymbolTable) -> set[str]:
 def test_every_definition_of_pynvml_is_found() -> None:
     source = minify.pynvml_source()
     defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
-    found = minify.definitions(minify.split(source))
+    definitions = minify.definitions(minify.split(source))
     assert ast.dump(ast.parse("".join(minify.split(source)))) == ast.dump(ast.parse(source))
-    assert {name for name in defined if not hasattr(ctypes, name)} <= set(found)
+    assert {name for name in defined if not hasattr(ctypes, name)} <= set(definitions)
 
 
 @needs_root

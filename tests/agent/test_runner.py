@@ -267,10 +267,10 @@ def test_one_of_the_collectors_that_share_a_process_costs_the_others_nothing(
     body: str, options: ProbeOptions, status: Status, detail: str, tmp_path: Path
 ) -> None:
     others = ("boot", "platform", "memory", "pci")
-    data = probe(["edac", *others], options, further=[collector_file(tmp_path, body, "edac")]).collectors
-    assert {name: data[name].status for name in others} == dict.fromkeys(others, Status.READ)
-    assert data["edac"].status is status
-    assert data["edac"].detail.startswith(detail)
+    collectors = probe(["edac", *others], options, further=[collector_file(tmp_path, body, "edac")]).collectors
+    assert {name: collectors[name].status for name in others} == dict.fromkeys(others, Status.READ)
+    assert collectors["edac"].status is status
+    assert collectors["edac"].detail.startswith(detail)
 
 
 def test_the_collectors_that_share_a_process_are_those_that_no_program_and_no_server_can_hold_up() -> None:
@@ -282,6 +282,6 @@ def test_the_collectors_that_share_a_process_are_those_that_no_program_and_no_se
 def test_a_collector_that_hangs_after_all_costs_those_it_shares_a_process_with_nothing(tmp_path: Path) -> None:
     alone = {name: probe([name], PATIENT).collectors[name].status for name in MOSTLY_QUICK}
     hung = collector_file(tmp_path, f"node.at('cmdline of 7')\n{FOR_EVER}", "jobs")
-    data = probe(MOSTLY_QUICK, SOON, further=[hung]).collectors
-    assert {name: data[name].status for name in data} == {**alone, "jobs": Status.TIMED_OUT}
-    assert data["jobs"].detail == "cmdline of 7: no answer within 1 s"
+    collectors = probe(MOSTLY_QUICK, SOON, further=[hung]).collectors
+    assert {name: collectors[name].status for name in collectors} == {**alone, "jobs": Status.TIMED_OUT}
+    assert collectors["jobs"].detail == "cmdline of 7: no answer within 1 s"

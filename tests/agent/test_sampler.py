@@ -53,7 +53,7 @@ class Sampling:
 
     @property
     def ticks(self) -> list[Tick]:
-        return [one for one in list(self.updates) if isinstance(one, Tick)]
+        return [update for update in list(self.updates) if isinstance(update, Tick)]
 
     def until_ticks(self, count: int) -> list[Tick]:
         self.until(lambda: len(self.ticks) >= count, f"{count} ticks")
@@ -138,7 +138,7 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
             log(running.node, "NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained")
 
         def lines() -> list[LogLine]:
-            return [line for one in list(running.updates) if isinstance(one, LogUpdate) for line in one.lines]
+            return [line for update in list(running.updates) if isinstance(update, LogUpdate) for line in update.lines]
 
         running.until(lambda: len(lines()) >= 8, "the lines")
         running.until_ticks(len(running.ticks) + 4)
@@ -155,7 +155,9 @@ def test_the_kernel_log_is_followed_from_where_it_is_known(cursor: tuple[str, in
     image = with_kernel_line(healthy_p5(), "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', it broke")
     with sampling(image, cursor=cursor) as running:
         running.until_ticks(2)
-        texts = [line.text for one in list(running.updates) if isinstance(one, LogUpdate) for line in one.lines]
+        texts = [
+            line.text for update in list(running.updates) if isinstance(update, LogUpdate) for line in update.lines
+        ]
         assert [int(text.split(",")[0].split()[-1]) for text in texts if "Xid" in text] == codes
 
 
@@ -267,12 +269,12 @@ def test_why_clocks_are_slow_is_told_when_it_begins_and_when_it_ends_but_for_the
     with sampling(with_nvml(healthy_p5(), 3)) as running:
         healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
 
-        def told() -> list[Any]:
+        def reported() -> list[Any]:
             facts = [tick.facts.get(3, {}) for tick in running.ticks]
-            return [one["clocks_event_reasons"] for one in facts if "clocks_event_reasons" in one]
+            return [fact["clocks_event_reasons"] for fact in facts if "clocks_event_reasons" in fact]
 
         for reasons, expected in (("0x4", []), ("0x24", [0x24]), ("0x4", [0x24, 0x4]), ("0x0", [0x24, 0x4])):
             answer_now(running.node.root, f"{healthy.rstrip()}\n[gpu 3]\nclocks_event_reasons = {reasons}\n")
-            running.until(lambda expected=expected: told() == expected, f"{reasons}")  # type: ignore[misc]
+            running.until(lambda expected=expected: reported() == expected, f"{reasons}")  # type: ignore[misc]
             running.until_ticks(len(running.ticks) + 3)
-            assert told() == expected
+            assert reported() == expected

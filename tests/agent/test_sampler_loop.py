@@ -29,8 +29,8 @@ class SentLines:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
-    def send(self, data: dict[str, Any]) -> None:
-        self.lines.append(data)
+    def send(self, update: dict[str, Any]) -> None:
+        self.lines.append(update)
 
 
 class NoLog:

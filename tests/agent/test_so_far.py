@@ -102,5 +102,5 @@ def test_collectors_whose_shared_process_cannot_be_started_each_say_so(monkeypat
     running: list[Running] = [SharedProcess({name: (module_of(name), Node()) for name in ("boot", "pci")}, Node())]
     collect(running)
     monkeypatch.undo()
-    said = {one.name: one.record["detail"] for one in running if one.name}
-    assert said == dict.fromkeys(("boot", "pci"), "could not be started: Resource temporarily unavailable")
+    details = {process.name: process.record["detail"] for process in running if process.name}
+    assert details == dict.fromkeys(("boot", "pci"), "could not be started: Resource temporarily unavailable")

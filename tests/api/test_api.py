@@ -29,8 +29,8 @@ def for_type_checkers() -> set[str]:
 def test_what_runs_finds_the_names_that_type_checkers_find() -> None:
     names = set(clusterproof.__all__)
     assert names == for_type_checkers()
-    found = {getattr(clusterproof, name) for name in names - {"__version__"}}
-    assert all(one.__module__.startswith("clusterproof.") for one in found)
+    objects = {getattr(clusterproof, name) for name in names - {"__version__"}}
+    assert all(item.__module__.startswith("clusterproof.") for item in objects)
     assert set(dir(clusterproof)) >= names
 
 

@@ -16,9 +16,9 @@ def described(service: Service, change: Callable[[dict[str, Any]], None]) -> Non
     """Change DescribeCluster's answer."""
     before = service.changes["DescribeCluster"]
 
-    def changed(data: dict[str, Any]) -> None:
-        before(data)
-        change(data)
+    def changed(description: dict[str, Any]) -> None:
+        before(description)
+        change(description)
 
     service.rewrites("DescribeCluster", changed)
 
@@ -27,22 +27,22 @@ def listed(service: Service, change: Callable[[list[dict[str, Any]]], None]) -> 
     """Change ListClusterNodes' answer."""
     before = service.served["ListClusterNodes"]
 
-    def changed(asked: dict[str, Any]) -> dict[str, Any]:
-        data = before(asked)
-        assert isinstance(data, dict)
-        rows = [dict(row) for row in data["ClusterNodeSummaries"]]
+    def changed(request: dict[str, Any]) -> dict[str, Any]:
+        page = before(request)
+        assert isinstance(page, dict)
+        rows = [dict(row) for row in page["ClusterNodeSummaries"]]
         change(rows)
-        return {**data, "ClusterNodeSummaries": rows}
+        return {**page, "ClusterNodeSummaries": rows}
 
     service.serves("ListClusterNodes", changed)
 
 
 def not_in_service(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data.update(ClusterStatus="Failed", FailureMessage="no capacity"))
+    described(service, lambda description: description.update(ClusterStatus="Failed", FailureMessage="no capacity"))
 
 
 def recovered(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data.update(FailureMessage="no capacity"))
+    described(service, lambda description: description.update(FailureMessage="no capacity"))
 
 
 def node_failed(service: Service, vpc: Vpc) -> None:
@@ -59,23 +59,26 @@ def node_under_check(service: Service, vpc: Vpc) -> None:
 
 
 def group_short(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data["InstanceGroups"][0].update(TargetCount=5))
+    described(service, lambda description: description["InstanceGroups"][0].update(TargetCount=5))
 
 
 def no_recovery(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data.update(NodeRecovery="None"))
+    described(service, lambda description: description.update(NodeRecovery="None"))
 
 
 def recovery_not_reported(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data.pop("NodeRecovery"))
+    described(service, lambda description: description.pop("NodeRecovery"))
 
 
 def without_stress(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data["InstanceGroups"][0].update(OnStartDeepHealthChecks=["InstanceConnectivity"]))
+    described(
+        service,
+        lambda description: description["InstanceGroups"][0].update(OnStartDeepHealthChecks=["InstanceConnectivity"]),
+    )
 
 
 def without_deep_checks(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data["InstanceGroups"][0].pop("OnStartDeepHealthChecks"))
+    described(service, lambda description: description["InstanceGroups"][0].pop("OnStartDeepHealthChecks"))
 
 
 def another_type(service: Service, vpc: Vpc) -> None:
@@ -91,12 +94,12 @@ def image_not_reported(service: Service, vpc: Vpc) -> None:
 
 
 def in_two_zones(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
+    described(service, lambda description: description["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="ip-10-181-1-9.us-west-2.compute.internal"))
 
 
 def zone_not_reported(service: Service, vpc: Vpc) -> None:
-    described(service, lambda data: data["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
+    described(service, lambda description: description["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="somewhere.internal"))
     placed(service, {instance_id("workers-2"): None})
 
@@ -109,14 +112,17 @@ def zone_known_from_node_alone(service: Service, vpc: Vpc) -> None:
 
 def in_two_zones_of_sagemakers_own(service: Service, vpc: Vpc) -> None:
     """A cluster without a VpcConfig has no subnets that could show zones."""
-    described(service, lambda data: data.pop("VpcConfig"))
+    described(service, lambda description: description.pop("VpcConfig"))
     placed(service, {instance_id("workers-2"): "us-west-2b"})
 
 
 def group_in_another_zone(service: Service, vpc: Vpc) -> None:
     """Each group is in its own single zone: no job group is spread."""
     described(
-        service, lambda data: data["InstanceGroups"][0].update(OverrideVpcConfig={**vpc.config, "Subnets": [vpc.far]})
+        service,
+        lambda description: description["InstanceGroups"][0].update(
+            OverrideVpcConfig={**vpc.config, "Subnets": [vpc.far]}
+        ),
     )
 
 
@@ -174,7 +180,9 @@ def second_group_closed(service: Service, vpc: Vpc) -> None:
     other = client(service, "ec2").create_security_group(GroupName="other", Description="other", VpcId=vpc.id)[
         "GroupId"
     ]
-    described(service, lambda data: data["VpcConfig"].update(SecurityGroupIds=[vpc.security_group, other]))
+    described(
+        service, lambda description: description["VpcConfig"].update(SecurityGroupIds=[vpc.security_group, other])
+    )
 
 
 def public(service: Service, vpc: Vpc) -> None:
@@ -216,7 +224,7 @@ def few_nodes(service: Service, vpc: Vpc) -> None:
 
 def small_volumes(service: Service, vpc: Vpc) -> None:
     sizes = [{"EbsVolumeConfig": {"VolumeSizeInGB": 20_000}}]
-    described(service, lambda data: data["InstanceGroups"][0].update(InstanceStorageConfigs=sizes))
+    described(service, lambda description: description["InstanceGroups"][0].update(InstanceStorageConfigs=sizes))
 
 
 def quota_not_reported(service: Service, vpc: Vpc) -> None:

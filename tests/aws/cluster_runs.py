@@ -6,7 +6,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.runs import ROOT, Runs
 
 CHECKS = str(ROOT / "checks" / "control_plane")
-FOUND = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
+NOT_WELL = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
 
 
 def verdicts(runs: Runs) -> dict[str, Verdict]:
@@ -16,7 +16,7 @@ def verdicts(runs: Runs) -> dict[str, Verdict]:
 
 def found(runs: Runs) -> dict[str, Verdict]:
     """Verdicts other than pass and not applicable, by name without the subsystem."""
-    return {name.partition(".")[2]: verdict for name, verdict in verdicts(runs).items() if verdict in FOUND}
+    return {name.partition(".")[2]: verdict for name, verdict in verdicts(runs).items() if verdict in NOT_WELL}
 
 
 def messages(runs: Runs) -> str:

@@ -39,7 +39,7 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
         for group, (instance_type, count) in groups.items()
         for number in range(count)
     ]
-    service.serves("ListClusterNodes", lambda asked: _page(asked, nodes))
+    service.serves("ListClusterNodes", lambda request: _page(request, nodes))
     placed(service, {})
     return vpc
 
@@ -47,10 +47,10 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
 def placed(service: Service, zones: Mapping[str, str | None]) -> None:
     """Have DescribeClusterNode return these zones by instance id, none for None, and us-west-2a for other ids."""
 
-    def answer(asked: dict[str, Any]) -> dict[str, Any]:
-        zone = zones.get(asked["NodeId"], "us-west-2a")
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        zone = zones.get(request["NodeId"], "us-west-2a")
         placement = {"Placement": {"AvailabilityZone": zone, "AvailabilityZoneId": "usw2-az1"}} if zone else {}
-        return {"NodeDetails": {"InstanceId": asked["NodeId"], **placement}}
+        return {"NodeDetails": {"InstanceId": request["NodeId"], **placement}}
 
     service.serves("DescribeClusterNode", answer)
 
@@ -75,12 +75,12 @@ def _second_number(group: str) -> int:
 def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
     """Add what moto omits from an answer."""
 
-    def change(data: dict[str, Any]) -> None:
-        data["ClusterArn"] = ARN
-        data["ClusterStatus"] = "InService"
-        data["NodeRecovery"] = "Automatic"
-        data["VpcConfig"] = vpc.config
-        for group in data["InstanceGroups"]:
+    def change(description: dict[str, Any]) -> None:
+        description["ClusterArn"] = ARN
+        description["ClusterStatus"] = "InService"
+        description["NodeRecovery"] = "Automatic"
+        description["VpcConfig"] = vpc.config
+        for group in description["InstanceGroups"]:
             group["CurrentCount"] = group["TargetCount"]
             group["OnStartDeepHealthChecks"] = ["InstanceStress", "InstanceConnectivity"]
 
@@ -90,9 +90,9 @@ def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
 def _by_name(name: str) -> Callable[[dict[str, Any]], None]:
     """Moto knows no cluster ids: replace an ARN by the cluster's name."""
 
-    def change(asked: dict[str, Any]) -> None:
-        if asked["ClusterName"] == ARN:
-            asked["ClusterName"] = name
+    def change(request: dict[str, Any]) -> None:
+        if request["ClusterName"] == ARN:
+            request["ClusterName"] = name
 
     return change
 
@@ -110,10 +110,10 @@ def _node(group: str, instance_type: str, number: int) -> dict[str, Any]:
     }
 
 
-def _page(asked: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any]:
+def _page(request: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any]:
     """One page of a listing, of the requested length but at most 100."""
-    first = int(asked.get("NextToken") or 0)
-    after = first + min(int(asked.get("MaxResults", 100)), 100)
+    first = int(request.get("NextToken") or 0)
+    after = first + min(int(request.get("MaxResults", 100)), 100)
     more = {"NextToken": str(after)} if after < len(nodes) else {}
     return {"ClusterNodeSummaries": nodes[first:after], **more}
 

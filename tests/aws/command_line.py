@@ -43,8 +43,8 @@ def aws_in(folder: Path) -> Iterator[None]:
 
     class Asked(StreamRequestHandler):
         def handle(self) -> None:
-            data = _answer(json.loads(self.rfile.readline()), clients)
-            self.wfile.write(json.dumps(data._asdict()).encode())
+            result = _answer(json.loads(self.rfile.readline()), clients)
+            self.wfile.write(json.dumps(result._asdict()).encode())
 
     with ThreadingTCPServer(("127.0.0.1", 0), Asked) as server:
         server.daemon_threads = True
@@ -57,16 +57,16 @@ def aws_in(folder: Path) -> Iterator[None]:
         server.shutdown()
 
 
-def _answer(words: list[str], clients: dict[str, Any]) -> Result:
+def _answer(arguments: list[str], clients: dict[str, Any]) -> Result:
     try:
-        return Result(_said(words, clients))
+        return Result(_output(arguments, clients))
     except (BotoCoreError, ClientError) as problem:
         return Result(wrong=f"{problem}\n", exit=254)
 
 
-def _said(words: list[str], clients: dict[str, Any]) -> str:
+def _output(arguments: list[str], clients: dict[str, Any]) -> str:
     """Answer `aws SERVICE OPERATION --option value … [--query JMESPATH] [--output text]`; refuse any other option."""
-    service, operation, *rest = words
+    service, operation, *rest = arguments
     if service not in clients:
         clients[service] = boto3.client(service)
     client = clients[service]
@@ -82,23 +82,23 @@ def _said(words: list[str], clients: dict[str, Any]) -> str:
         return ""
     method = operation.replace("-", "_")
     model = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
-    asked: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     count = options.pop("count", None)
     if count:  # the command's own option, which the API lacks
-        asked |= {"MinCount": int(count[0]), "MaxCount": int(count[0])}
+        request |= {"MinCount": int(count[0]), "MaxCount": int(count[0])}
     for name, values in options.items():
         member = next(key for key in model.members if _kebab(key) == name)
-        asked[member] = _value(model.members[member], values)
-    data = getattr(client, method)(**asked)
-    found = jmespath.search(query, data) if query else None
+        request[member] = _value(model.members[member], values)
+    response = getattr(client, method)(**request)
+    selected = jmespath.search(query, response) if query else None
     assert output == "text" or not query
-    lines = found if isinstance(found, list) else [found]
+    lines = selected if isinstance(selected, list) else [selected]
     return "\t".join(map(str, lines)) + "\n"
 
 
-def _options(words: list[str]) -> dict[str, list[str]]:
+def _options(arguments: list[str]) -> dict[str, list[str]]:
     options: dict[str, list[str]] = {}
-    for word in words:
+    for word in arguments:
         if word.startswith("--"):
             options[word[2:]] = values = []
         else:
@@ -123,22 +123,22 @@ def _value(shape: object, values: list[str]) -> object:
 def _shorthand(shape: object, text: str) -> object:
     """Parse AWS's shorthand as far as it is used here: `Key=a,Values=b,c` and `Tags=[{Key=a,Value=b},{…}]`."""
     members = shape.members  # type: ignore[attr-defined]
-    data: dict[str, object] = {}
+    structure: dict[str, object] = {}
     key = ""
     for part in _split(text):
         name, equals, value = part.partition("=")
         if not equals:
-            data[key].append(name)  # type: ignore[attr-defined] # a further value of the list before
+            structure[key].append(name)  # type: ignore[attr-defined] # a further value of the list before
             continue
-        key = next(one for one in members if one.lower() == name.lower())
+        key = next(member for member in members if member.lower() == name.lower())
         of = members[key]
         if of.type_name != "list":
-            data[key] = value
+            structure[key] = value
         elif value.startswith("["):
-            data[key] = [_shorthand(of.member, one.strip("{}")) for one in _split(value[1:-1])]
+            structure[key] = [_shorthand(of.member, item.strip("{}")) for item in _split(value[1:-1])]
         else:
-            data[key] = [value]
-    return data
+            structure[key] = [value]
+    return structure
 
 
 def _split(text: str) -> list[str]:

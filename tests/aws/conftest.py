@@ -78,8 +78,8 @@ def system(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def ids(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     """Three instances that mount a quiet Lustre file system, named by ssh."""
-    _, found = with_instances(service)
+    _, instances = with_instances(service)
     quiet_lustre(watch, lustre(service))
-    answering(monkeypatch, *(on_ec2(f"n{number}", one) for number, one in enumerate(found, 1)))
+    answering(monkeypatch, *(on_ec2(f"n{number}", instance) for number, instance in enumerate(instances, 1)))
     service.calls.clear()
-    return found
+    return instances

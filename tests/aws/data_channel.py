@@ -67,15 +67,15 @@ class Agent:
     def shake_hands(self) -> None:
         """Agree with the plugin to run a command without a terminal."""
         kind = {"SessionType": "NonInteractiveCommands", "Properties": {}}
-        asked = {
+        request = {
             "AgentVersion": AGENT,
             "RequestedClientActions": [{"ActionType": "SessionType", "ActionParameters": kind}],
         }
-        self._send(json.dumps(asked).encode(), HANDSHAKE_REQUEST)
+        self._send(json.dumps(request).encode(), HANDSHAKE_REQUEST)
         while not any(answer.kind == HANDSHAKE_RESPONSE for answer in self._answers):
             self._receive(None)
-        said = {"HandshakeTimeToComplete": 1_000_000, "CustomerMessage": ""}
-        self._send(json.dumps(said).encode(), HANDSHAKE_COMPLETE)
+        message = {"HandshakeTimeToComplete": 1_000_000, "CustomerMessage": ""}
+        self._send(json.dumps(message).encode(), HANDSHAKE_COMPLETE)
 
     def send_output(self, printed: bytes) -> None:
         """Send a command's output."""
@@ -84,8 +84,8 @@ class Agent:
 
     def close(self, session: str) -> None:
         """End the session, and wait until the plugin has gone."""
-        said = {"MessageType": CLOSED, "SessionId": session, "SchemaVersion": 1, "Output": ""}
-        self._connection.send(Message(CLOSED, json.dumps(said).encode()).packed())
+        message = {"MessageType": CLOSED, "SessionId": session, "SchemaVersion": 1, "Output": ""}
+        self._connection.send(Message(CLOSED, json.dumps(message).encode()).packed())
         while True:
             self._receive(None)
 

@@ -20,9 +20,9 @@ def with_instances(
     """Running instances of one team: their VPC and ids. `far` more in another zone, `others` with another image."""
     vpc = with_vpc(service, "10.9")
     with_quotas(service, [])
-    ids = [one for subnet, number, ami in ((vpc.near, count, AMI), (vpc.far, far, AMI), (vpc.near, others, OTHER_AMI))
-           for one in launched(service, subnet, vpc.security_group, number, ami, instance_type)]  # fmt: skip
-    with_topology(service, {one: ["nn-1", "nn-2", "nn-3"] for one in ids})
+    ids = [own for subnet, number, ami in ((vpc.near, count, AMI), (vpc.far, far, AMI), (vpc.near, others, OTHER_AMI))
+           for own in launched(service, subnet, vpc.security_group, number, ami, instance_type)]  # fmt: skip
+    with_topology(service, {own: ["nn-1", "nn-2", "nn-3"] for own in ids})
     return vpc, ids
 
 
@@ -31,10 +31,10 @@ def with_topology(
 ) -> None:
     """Set DescribeInstanceTopology's answer: the network nodes above each instance, and its UltraServer's block."""
 
-    def answer(asked: Mapping[str, str]) -> str:
-        wanted = [value for key, value in asked.items() if key.startswith("InstanceId.")]
+    def answer(request: Mapping[str, str]) -> str:
+        wanted = [value for key, value in request.items() if key.startswith("InstanceId.")]
         assert len(wanted) <= 100
-        items = "".join(_item(one, layers[one], (ultraservers or {}).get(one, "")) for one in wanted if one in layers)
+        items = "".join(_item(own, layers[own], (ultraservers or {}).get(own, "")) for own in wanted if own in layers)
         return (
             f"<DescribeInstanceTopologyResponse><instanceSet>{items}</instanceSet></DescribeInstanceTopologyResponse>"
         )
@@ -42,10 +42,10 @@ def with_topology(
     service.serves("DescribeInstanceTopology", answer)
 
 
-def _item(instance: str, layers: Sequence[str], block: str) -> str:
+def _item(own: str, layers: Sequence[str], block: str) -> str:
     nodes = "".join(f"<item>{layer}</item>" for layer in layers)
     of_block = f"<capacityBlockId>{block}</capacityBlockId>" if block else ""
-    return f"<item><instanceId>{instance}</instanceId><networkNodeSet>{nodes}</networkNodeSet>{of_block}</item>"
+    return f"<item><instanceId>{own}</instanceId><networkNodeSet>{nodes}</networkNodeSet>{of_block}</item>"
 
 
 def launched(
@@ -54,7 +54,7 @@ def launched(
     """The ids of new instances."""
     if not count:
         return []
-    data = client(service, "ec2").run_instances(
+    response = client(service, "ec2").run_instances(
         ImageId=image,
         MinCount=count,
         MaxCount=count,
@@ -63,7 +63,7 @@ def launched(
         SecurityGroupIds=[group],
         TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "Team", "Value": "training"}]}],
     )
-    return sorted(instance["InstanceId"] for instance in data["Instances"])
+    return sorted(own["InstanceId"] for own in response["Instances"])
 
 
 ENOUGH = 10_000.0
@@ -122,16 +122,16 @@ def with_vpc(service: Service, block: str) -> Vpc:
 
 def with_quotas(service: Service, types: Iterable[str], defaults: Iterable[str] = (), **values: float) -> None:
     """Quotas that are high enough, except `values`, by the first words of their names; `defaults` were never raised."""
-    names = {**QUOTAS, "sagemaker": (*QUOTAS["sagemaker"], *(f"{one} for cluster usage" for one in types))}
+    names = {**QUOTAS, "sagemaker": (*QUOTAS["sagemaker"], *(f"{kind} for cluster usage" for kind in types))}
 
     def listed(is_default: bool) -> Any:
-        def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        def answer(request: dict[str, Any]) -> dict[str, Any]:
             rows = [
-                {"ServiceCode": asked["ServiceCode"], "QuotaName": name, "Value": values.get(name.split()[0], ENOUGH)}
-                for name in names[asked["ServiceCode"]]
+                {"ServiceCode": request["ServiceCode"], "QuotaName": name, "Value": values.get(name.split()[0], ENOUGH)}
+                for name in names[request["ServiceCode"]]
                 if is_default or name not in defaults
             ]
-            first = int(asked.get("NextToken") or 0)
+            first = int(request.get("NextToken") or 0)
             return {
                 "Quotas": rows[first : first + 2],
                 **({"NextToken": str(first + 2)} if len(rows) > first + 2 else {}),

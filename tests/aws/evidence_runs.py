@@ -31,13 +31,13 @@ NOWHERE = "no node of it is an EC2 instance"
 def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **collectors: object) -> NodeEvidence:
     """A node that reports which instance it is."""
     identity = {"instance_id": instance, "instance_type": "p5.48xlarge", "availability_zone": zone}
-    data: dict[str, object] = {
+    usual: dict[str, object] = {
         "boot": boot(hostname=name),
         "platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"},
         "imds": {"identity": {**identity, "region": "us-west-2", "image_id": "ami-12345678"}},
         "mounts": mounting(LUSTRE_MOUNT),
     }
-    return node(name, **data | collectors)
+    return node(name, **usual | collectors)
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
@@ -53,9 +53,9 @@ def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
 def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:
     """Verdict and message of each check that asks EC2 or FSx, by name."""
     runs.run("--cluster", cluster, "--results", str(runs.results_file), *CHECKS, *OF_NODES, *arguments)
-    found = {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
-    return {name: one for name, one in found.items() if not OF_ANOTHER.search(one[1])}
+    by_check = {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
+    return {name: outcome for name, outcome in by_check.items() if not OF_ANOTHER.search(outcome[1])}
 
 
-def verdicts(found: dict[str, tuple[Verdict, str]]) -> dict[str, Verdict]:
-    return {name: verdict for name, (verdict, _) in found.items()}
+def verdicts(by_check: dict[str, tuple[Verdict, str]]) -> dict[str, Verdict]:
+    return {name: verdict for name, (verdict, _) in by_check.items()}

@@ -56,19 +56,19 @@ def read(packed: bytes) -> Message:
     payload = packed[length + LENGTH.size :]
     if hashlib.sha256(payload).digest() != digest:
         raise ValueError("a message's digest does not fit its payload")
-    words = kind.strip(b" \0").decode()
-    return Message(words, payload, payload_kind, sequence, flags, uuid.UUID(bytes=_swapped(number)))
+    message_type = kind.strip(b" \0").decode()
+    return Message(message_type, payload, payload_kind, sequence, flags, uuid.UUID(bytes=_swapped(number)))
 
 
 def acknowledging(message: Message) -> Message:
     """The message that acknowledges another."""
-    data = {
+    acknowledgement = {
         "AcknowledgedMessageType": message.type,
         "AcknowledgedMessageId": str(message.id),
         "AcknowledgedMessageSequenceNumber": message.sequence,
         "IsSequentialMessage": True,
     }
-    return Message(ACKNOWLEDGE, json.dumps(data).encode(), flags=OUT_OF_SEQUENCE)
+    return Message(ACKNOWLEDGE, json.dumps(acknowledgement).encode(), flags=OUT_OF_SEQUENCE)
 
 
 def _swapped(number: bytes) -> bytes:

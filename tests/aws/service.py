@@ -88,8 +88,8 @@ def environment(service: Service, region: str = "us-west-2") -> dict[str, str]:
 def moto() -> Iterator[str]:
     """Run a moto server; yields its URL."""
     port = free_port()
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port, server)
         yield f"http://127.0.0.1:{port}"
@@ -126,29 +126,29 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
             service.signed.append(f"{_signed_for(self.headers.get('Authorization', ''))}:{action}")
             time.sleep(service.delay_s.get(action, 0.0))
             is_cbor = self.headers.get("Content-Type") == cbor.TYPE
-            said = _said(service, action, cbor.as_json(body) if is_cbor else body)
-            if said and is_cbor and said[1].startswith(b"{"):
-                said = said[0], cbor.of_json(said[1]), cbor.TYPE
-            status, data, kind = said or self._of_moto(action, body)
+            response = _served(service, action, cbor.as_json(body) if is_cbor else body)
+            if response and is_cbor and response[1].startswith(b"{"):
+                response = response[0], cbor.of_json(response[1]), cbor.TYPE
+            status, content, kind = response or self._of_moto(action, body)
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(content)
 
         do_GET = do_POST  # noqa: N815
 
         def _of_moto(self, action: str, body: bytes) -> Response:
             if action in service.requests:
-                asked = json.loads(body)
-                service.requests[action](asked)
-                body = json.dumps(asked).encode()
-            status, data, kind = _forward(self.command, f"{moto_url}{self.path}", dict(self.headers), body)
+                request = json.loads(body)
+                service.requests[action](request)
+                body = json.dumps(request).encode()
+            status, content, kind = _forward(self.command, f"{moto_url}{self.path}", dict(self.headers), body)
             if status == 200 and action in service.changes:
-                record = json.loads(data)
+                record = json.loads(content)
                 service.changes[action](record)
-                data = json.dumps(record).encode()
-            return status, data, kind
+                content = json.dumps(record).encode()
+            return status, content, kind
 
         def log_message(self, *_: object) -> None:
             pass
@@ -156,7 +156,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
     return Proxy
 
 
-def _said(service: Service, action: str, body: bytes) -> Response | None:
+def _served(service: Service, action: str, body: bytes) -> Response | None:
     """The test's answer in place of moto's, if there is one."""
     waiting = service.answers.get(action)
     if service.allows_first.get(action, 0) >= service.calls.count(action):
@@ -166,10 +166,10 @@ def _said(service: Service, action: str, body: bytes) -> Response | None:
         return _refused(answer, body)
     if action not in service.served:
         return None
-    data = service.served[action](json.loads(body) if _is_json(body) else _form(body))
-    if isinstance(data, Answer):
-        return _refused(data, body)
-    return (200, data.encode(), XML) if isinstance(data, str) else (200, json.dumps(data).encode(), JSON)
+    served = service.served[action](json.loads(body) if _is_json(body) else _form(body))
+    if isinstance(served, Answer):
+        return _refused(served, body)
+    return (200, served.encode(), XML) if isinstance(served, str) else (200, json.dumps(served).encode(), JSON)
 
 
 def _is_json(body: bytes) -> bool:
@@ -184,14 +184,14 @@ def _refused(answer: Answer, body: bytes) -> Response:
     """An error as the service would return it: JSON, or XML for a form-encoded request."""
     if _is_json(body) or not answer.code:
         return answer.status, _error_of(answer), JSON
-    data = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"
-    return answer.status, f"<Response><Errors>{data}</Errors><RequestID>1</RequestID></Response>".encode(), XML
+    errors = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"
+    return answer.status, f"<Response><Errors>{errors}</Errors><RequestID>1</RequestID></Response>".encode(), XML
 
 
 def _signed_for(authorization: str) -> str:
     """The service that a request is signed for."""
-    found = re.search(r"Credential=\S+?/\d{8}/[\w-]+/([\w-]+)/aws4_request", authorization)
-    return found[1] if found else ""
+    match = re.search(r"Credential=\S+?/\d{8}/[\w-]+/([\w-]+)/aws4_request", authorization)
+    return match[1] if match else ""
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
@@ -209,8 +209,8 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 def _action(headers: dict[str, str], body: bytes) -> str:
     """The operation that a request names, in a header or a form."""
     target = next((value for key, value in headers.items() if key.lower() == "x-amz-target"), "")
-    found = re.search(rb"(?:^|&)Action=(\w+)", body)
-    return target.rpartition(".")[2] or (found[1].decode() if found else "")
+    match = re.search(rb"(?:^|&)Action=(\w+)", body)
+    return target.rpartition(".")[2] or (match[1].decode() if match else "")
 
 
 def _error_of(answer: Answer) -> bytes:

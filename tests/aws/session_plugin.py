@@ -25,19 +25,19 @@ VERSION = "1.3.0.0"
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # prefix of the variable that holds it
 
 
-def main(words: list[str], version: str = VERSION) -> None:
+def main(arguments: list[str], version: str = VERSION) -> None:
     """Do what the plugin does with these arguments. Ends the process if a session was started."""
-    if words == ["--version"]:
+    if arguments == ["--version"]:
         _say(f"{version}\n")
         return
-    data, _region, operation, *_ = words
-    if data.startswith(RESPONSE):
-        data = os.environ.pop(data, "")
+    response, _region, operation, *_ = arguments
+    if response.startswith(RESPONSE):
+        response = os.environ.pop(response, "")
     if operation != "StartSession":
         _say("Invalid Operation")
         return
     try:
-        session = json.loads(data)
+        session = json.loads(response)
     except ValueError:
         _say("Cannot perform start session: invalid character looking for beginning of value\n")
         return
@@ -69,10 +69,10 @@ def _follow(connection: ClientConnection, session: str) -> None:
 
 
 def _accepting(request: Message) -> Message:
-    asked = json.loads(request.payload)["RequestedClientActions"]
-    done = [{"ActionType": action["ActionType"], "ActionStatus": 1} for action in asked]
-    said = {"ClientVersion": VERSION, "ProcessedClientActions": done, "Errors": None}
-    return Message(INPUT, json.dumps(said).encode(), HANDSHAKE_RESPONSE)
+    actions = json.loads(request.payload)["RequestedClientActions"]
+    done = [{"ActionType": action["ActionType"], "ActionStatus": 1} for action in actions]
+    response = {"ClientVersion": VERSION, "ProcessedClientActions": done, "Errors": None}
+    return Message(INPUT, json.dumps(response).encode(), HANDSHAKE_RESPONSE)
 
 
 def _read_input() -> None:
@@ -81,13 +81,13 @@ def _read_input() -> None:
     _end("Cannot perform start session: EOF\n")
 
 
-def _end(words: str) -> None:
-    _say(words)
+def _end(text: str) -> None:
+    _say(text)
     os._exit(0)
 
 
-def _say(words: str) -> None:
-    os.write(1, words.encode())
+def _say(text: str) -> None:
+    os.write(1, text.encode())
 
 
 if __name__ == "__main__":

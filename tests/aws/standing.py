@@ -36,9 +36,9 @@ def with_nodes(manager: SystemsManager, root: Path, config: str | None) -> None:
         (root / CONFIG).write_text(config)
     lock = threading.Lock()
 
-    def run(target: str, words: Sequence[str]) -> bytes:
+    def run(target: str, command: Sequence[str]) -> bytes:
         with lock:
             (root / TAG).write_text(f"i-{target.rpartition('i-')[2]}\n")
-            return here(target, words)
+            return here(target, command)
 
     manager.run = run

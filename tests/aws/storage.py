@@ -27,14 +27,14 @@ def lustre(
     service: Service, name: str = "oyuutbev", capacity_gib: int = 4800, kind: str = "LUSTRE", **configuration: object
 ) -> str:
     """Create a Lustre file system mounted by `name`, for 240 MB/s by default; returns its id."""
-    data = {"DeploymentType": "PERSISTENT_1", "PerUnitStorageThroughput": 50, **configuration, "MountName": name}
-    return _made(service, kind, capacity_gib, LustreConfiguration=data)
+    settings = {"DeploymentType": "PERSISTENT_1", "PerUnitStorageThroughput": 50, **configuration, "MountName": name}
+    return _made(service, kind, capacity_gib, LustreConfiguration=settings)
 
 
 def openzfs(service: Service, capacity_gib: int = 1000, **configuration: object) -> str:
     """Create an OpenZFS file system, for 160 MB/s by default; returns its id."""
-    data = {"DeploymentType": "SINGLE_AZ_2", "ThroughputCapacity": 160, **configuration}
-    return _made(service, "OPENZFS", capacity_gib, OpenZFSConfiguration=data)
+    settings = {"DeploymentType": "SINGLE_AZ_2", "ThroughputCapacity": 160, **configuration}
+    return _made(service, "OPENZFS", capacity_gib, OpenZFSConfiguration=settings)
 
 
 def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
@@ -45,9 +45,9 @@ def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
     name = str(made["FileSystem"]["FileSystemId"])
     before: Change = service.changes.get("DescribeFileSystems", lambda _: None)
 
-    def change(data: dict[str, Any]) -> None:
-        before(data)
-        for system in data["FileSystems"]:
+    def change(page: dict[str, Any]) -> None:
+        before(page)
+        for system in page["FileSystems"]:
             if system["FileSystemId"] == name:
                 system.update(more, StorageType=more.get("StorageType", "SSD"))
 
@@ -78,20 +78,20 @@ class CloudWatch:
         service.serves("ListMetrics", self._listed)
         service.serves("GetMetricData", self._page)
 
-    def _listed(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert asked["Namespace"] == "AWS/FSx"
-        own = {(entry["Name"], entry["Value"]) for entry in asked["Dimensions"]}
-        found = {(metric, dimensions): None for metric, _, dimensions in self.data if own <= set(dimensions)}
-        first = int(asked.get("NextToken") or 0)
-        metrics = [_metric(*one) for one in found][first : first + METRICS]
-        return {"Metrics": metrics, **({"NextToken": str(first + METRICS)} if first + METRICS < len(found) else {})}
+    def _listed(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert request["Namespace"] == "AWS/FSx"
+        own = {(entry["Name"], entry["Value"]) for entry in request["Dimensions"]}
+        matching = {(metric, dimensions): None for metric, _, dimensions in self.data if own <= set(dimensions)}
+        first = int(request.get("NextToken") or 0)
+        metrics = [_metric(*pair) for pair in matching][first : first + METRICS]
+        return {"Metrics": metrics, **({"NextToken": str(first + METRICS)} if first + METRICS < len(matching) else {})}
 
-    def _page(self, asked: dict[str, Any]) -> dict[str, Any]:
-        queries = asked["MetricDataQueries"]
+    def _page(self, request: dict[str, Any]) -> dict[str, Any]:
+        queries = request["MetricDataQueries"]
         assert 0 < len(queries) <= 500
-        self.asked.append(asked)
-        points = [(query, time, value) for query in queries for time, value in self._points(query, asked)]
-        first = int(asked.get("NextToken") or 0)
+        self.asked.append(request)
+        points = [(query, time, value) for query in queries for time, value in self._points(query, request)]
+        first = int(request.get("NextToken") or 0)
         results: dict[str, dict[str, Any]] = {}
         for query, time, value in points[first : first + PAGE]:
             name = query["MetricStat"]["Metric"]["MetricName"]
@@ -104,22 +104,22 @@ class CloudWatch:
         more = {"NextToken": str(first + PAGE)} if first + PAGE < len(points) else {}
         return {"MetricDataResults": list(results.values()), **more}
 
-    def _points(self, query: dict[str, Any], asked: dict[str, Any]) -> list[tuple[float, float]]:
+    def _points(self, query: dict[str, Any], request: dict[str, Any]) -> list[tuple[float, float]]:
         """Points with the newest first, as CloudWatch returns them."""
         stat = query["MetricStat"]
         assert stat["Period"] == 60
         dimensions = tuple((entry["Name"], entry["Value"]) for entry in stat["Metric"]["Dimensions"])
-        data = self.data.get((stat["Metric"]["MetricName"], stat["Stat"], dimensions), ())
-        minutes = [(asked["EndTime"] - 60 * before, value) for before, value in enumerate(reversed(data), 1)]
-        return [(time, value) for time, value in minutes if value is not None and time >= asked["StartTime"]]
+        points = self.data.get((stat["Metric"]["MetricName"], stat["Stat"], dimensions), ())
+        minutes = [(request["EndTime"] - 60 * before, value) for before, value in enumerate(reversed(points), 1)]
+        return [(time, value) for time, value in minutes if value is not None and time >= request["StartTime"]]
 
 
 _PLACES = {"server": "FileServer", "target": "StorageTargetId"}
 
 
 def _metric(metric: str, dimensions: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    data = [{"Name": name, "Value": value} for name, value in dimensions]
-    return {"Namespace": "AWS/FSx", "MetricName": metric, "Dimensions": data}
+    rows = [{"Name": name, "Value": value} for name, value in dimensions]
+    return {"Namespace": "AWS/FSx", "MetricName": metric, "Dimensions": rows}
 
 
 def quiet_lustre(watch: CloudWatch, name: str, minutes: int = 180) -> None:
@@ -165,10 +165,10 @@ def _flat(minutes: int) -> Any:
 
 def mounting(*mounts: Mount) -> dict[str, object]:
     """The `mounts` collector's report on these, with a root volume."""
-    data = [("ext4", "/dev/root", "/"), *mounts]
+    every_mount = [("ext4", "/dev/root", "/"), *mounts]
     entry = {"options": "rw", "alive": "yes", "total_kib": 1, "free_kib": 1, "inodes": 1, "inodes_free": 1}
     return {
-        "mounts": [{"type": kind, "source": source, "path": path, **entry} for kind, source, path in data],
+        "mounts": [{"type": kind, "source": source, "path": path, **entry} for kind, source, path in every_mount],
         "fstab": [],
         "passed_over": 0,
     }

@@ -40,10 +40,10 @@ main(sys.argv[1:], {version!r})
 """
 
 
-def here(_target: str, words: Sequence[str]) -> bytes:
+def here(_target: str, command: Sequence[str]) -> bytes:
     """Run a command on this machine."""
     return subprocess.run(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     ).stdout
 
 
@@ -55,8 +55,8 @@ def with_agent(image: NodeImage) -> NodeImage:
 def in_nodes(inside: Mapping[str, Node]) -> Run:
     """Run a command in the target node, as a child of the agent's worker."""
 
-    def run(target: str, words: Sequence[str]) -> bytes:
-        ran = inside[target].run([WORKER, *words], timeout=600)
+    def run(target: str, command: Sequence[str]) -> bytes:
+        ran = inside[target].run([WORKER, *command], timeout=600)
         return ran.stdout + ran.stderr
 
     return run
@@ -93,13 +93,13 @@ class SystemsManager:
 
     # Sessions
 
-    def start_session(self, asked: dict[str, Any]) -> dict[str, Any] | Answer:
-        target = str(asked["Target"])
-        if asked["DocumentName"] != "AWS-StartNonInteractiveCommand":
+    def start_session(self, request: dict[str, Any]) -> dict[str, Any] | Answer:
+        target = str(request["Target"])
+        if request["DocumentName"] != "AWS-StartNonInteractiveCommand":
             return Answer(400, "InvalidDocument", "no such document")
         if target in self.refuses:
             return Answer(400, "TargetNotConnected", f"{target} is not connected.")
-        (command,) = asked["Parameters"]["command"]
+        (command,) = request["Parameters"]["command"]
         if len(command) > 65_535:
             return Answer(400, "ValidationException", "parameter too long")
         with self.lock:
@@ -109,49 +109,50 @@ class SystemsManager:
             self.most_open = max(self.most_open, len(self.open))
         return {"SessionId": session, "TokenValue": f"token-of-{session}", "StreamUrl": f"{self.url}/{session}"}
 
-    def terminate_session(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def terminate_session(self, request: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
-            self.open.pop(str(asked["SessionId"]), None)
-        return {"SessionId": asked["SessionId"]}
+            self.open.pop(str(request["SessionId"]), None)
+        return {"SessionId": request["SessionId"]}
 
     def output(self, session: str) -> bytes:
         """What the plugin receives once the command has ended: all its output, with standard error merged."""
         target, command = self.open[session]
         with self.lock:
             failing = self.fails_first.pop(0) if self.fails_first else None
-        data = self.run(target, shlex.split(command)) if failing is None else failing
+        output = self.run(target, shlex.split(command)) if failing is None else failing
         for vice in self.vices:
-            data = vice(data)
-        return data
+            output = vice(output)
+        return output
 
     # Commands
 
-    def describe_instance_information(self, asked: dict[str, Any]) -> dict[str, Any]:
-        ids = next(row["Values"] for row in asked["Filters"] if row["Key"] == "InstanceIds")
-        known = [{"InstanceId": one, "PingStatus": "Online"} for one in ids if one not in self.refuses]
+    def describe_instance_information(self, request: dict[str, Any]) -> dict[str, Any]:
+        ids = next(row["Values"] for row in request["Filters"] if row["Key"] == "InstanceIds")
+        known = [{"InstanceId": instance, "PingStatus": "Online"} for instance in ids if instance not in self.refuses]
         return {"InstanceInformationList": known}
 
-    def send_command(self, asked: dict[str, Any]) -> dict[str, Any] | Answer:
-        ids, (script,) = asked["InstanceIds"], asked["Parameters"]["commands"]
+    def send_command(self, request: dict[str, Any]) -> dict[str, Any] | Answer:
+        ids, (script,) = request["InstanceIds"], request["Parameters"]["commands"]
         if len(ids) > 50 or self.refuses.intersection(ids):
             return Answer(400, "InvalidInstanceId", "Instances not in a valid state for account")
         if len(script) > 65_535:
             return Answer(400, "ValidationException", "parameters too long")
         command_id = f"00000000-0000-0000-0000-{len(self.commands):012d}"
         self.commands[command_id] = {
-            one: b"" if one in self.statuses else self.run(one, ["/bin/sh", "-c", script]) for one in ids
+            instance: b"" if instance in self.statuses else self.run(instance, ["/bin/sh", "-c", script])
+            for instance in ids
         }
         return {"Command": {"CommandId": command_id}}
 
-    def list_command_invocations(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def list_command_invocations(self, request: dict[str, Any]) -> dict[str, Any]:
         rows = []
-        for one in self.commands[asked["CommandId"]]:
-            status = self.statuses.get(one, "Success")
-            rows.append({"InstanceId": one, "Status": status, "StatusDetails": status})
+        for instance in self.commands[request["CommandId"]]:
+            status = self.statuses.get(instance, "Success")
+            rows.append({"InstanceId": instance, "Status": status, "StatusDetails": status})
         return {"CommandInvocations": rows}
 
-    def get_command_invocation(self, asked: dict[str, Any]) -> dict[str, Any]:
-        output = self.commands[asked["CommandId"]][asked["InstanceId"]].decode()
+    def get_command_invocation(self, request: dict[str, Any]) -> dict[str, Any]:
+        output = self.commands[request["CommandId"]][request["InstanceId"]].decode()
         cut = output if len(output) <= SHOWN else f"{output[: SHOWN - 24]}\n--output truncated--"
         return {"StandardOutputContent": cut, "StandardErrorContent": "", "ResponseCode": 0, "Status": "Success"}
 

@@ -72,9 +72,9 @@ def metadata_of(instance: str) -> Iterator[str]:
 
 
 def test_nodes_on_ec2_are_looked_up_in_their_region(runs: Runs, service: Service, ids: Sequence[str]) -> None:
-    found = ran(runs)
-    assert found.keys() == ALL
-    assert verdicts(found) == dict.fromkeys(ALL, PASS) | {"ultraserver_block": NA}
+    by_check = ran(runs)
+    assert by_check.keys() == ALL
+    assert verdicts(by_check) == dict.fromkeys(ALL, PASS) | {"ultraserver_block": NA}
     assert "DescribeInstances" in service.calls
     assert {call for call in service.calls if "Cluster" in call} == set()
 
@@ -90,15 +90,15 @@ def test_what_is_wrong_there_is_found(
     pairs = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": vpc.security_group}]}]
     client(service, "ec2").revoke_security_group_ingress(GroupId=vpc.security_group, IpPermissions=pairs)
     zones = ("us-west-2a", "us-west-2a", "us-west-2b")
-    answering(monkeypatch, *(on_ec2(f"n{n}", one, zone) for n, (one, zone) in enumerate(zip(ids, zones), 1)))  # noqa: B905
-    found = ran(runs)
-    assert {name: verdict for name, verdict in verdicts(found).items() if verdict in (FAIL, CONCERN)} == {
+    answering(monkeypatch, *(on_ec2(f"n{n}", instance, zone) for n, (instance, zone) in enumerate(zip(ids, zones), 1)))  # noqa: B905
+    by_check = ran(runs)
+    assert {name: verdict for name, verdict in verdicts(by_check).items() if verdict in (FAIL, CONCERN)} == {
         "fsx_throughput": FAIL,
         "single_az": FAIL,
         "security_group_self_reference": FAIL,
         "subnet_private": CONCERN,
     }
-    assert "2 in us-west-2a (n[1-2]), 1 in us-west-2b (n3)" in found["single_az"][1]
+    assert "2 in us-west-2a (n[1-2]), 1 in us-west-2b (n3)" in by_check["single_az"][1]
 
 
 def test_a_replay_gives_the_same_verdicts_without_aws(
@@ -115,9 +115,9 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_ids(
 ) -> None:
     recorded = tmp_path / "recorded"
     assert verdicts(ran(runs)) == verdicts(ran(runs, "--redact", "--record", str(recorded)))
-    data = "".join(file.read_text() for file in recorded.rglob("*.json"))
-    assert '"collectors"' in data
-    assert [one for one in ids if one in data] == []
+    recording = "".join(file.read_text() for file in recorded.rglob("*.json"))
+    assert '"collectors"' in recording
+    assert [instance for instance in ids if instance in recording] == []
 
 
 def test_workers_of_xdist_evaluate_what_the_controller_asked(runs: Runs, ids: Sequence[str]) -> None:
@@ -158,15 +158,15 @@ def test_collectors_of_hyperpod_alone_are_those_that_say_so() -> None:
     [None, [], {}, {"error": "HTTP_500"}, {"instance_id": 7}, {"instance_id": "i-1\n"}, {"instance_id": "x" * 999}],
 )
 def test_an_identity_that_makes_no_sense_is_none(identity: object) -> None:
-    found = by_evidence.Instances.of([node("n1", imds={"identity": identity}, platform={"vendor": "Amazon EC2"})])
-    assert found.identities == {}
-    assert found.nameless == ["n1"]
+    instances = by_evidence.Instances.of([node("n1", imds={"identity": identity}, platform={"vendor": "Amazon EC2"})])
+    assert instances.identities == {}
+    assert instances.nameless == ["n1"]
 
 
 def test_an_instance_id_that_is_none_is_never_asked_for() -> None:
-    found = by_evidence.Instances.of([on_ec2("n1", "--profile=x"), on_ec2("n2", "i-0123456789abcdef0")])
-    asked = found.cluster(Cluster("c", "ssh", (Target("n1"), Target("n2"))))
-    assert [target.address for target in asked.targets] == ["", "i-0123456789abcdef0"]
+    instances = by_evidence.Instances.of([on_ec2("n1", "--profile=x"), on_ec2("n2", "i-0123456789abcdef0")])
+    cluster = instances.cluster(Cluster("c", "ssh", (Target("n1"), Target("n2"))))
+    assert [target.address for target in cluster.targets] == ["", "i-0123456789abcdef0"]
 
 
 def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> None:
@@ -179,15 +179,15 @@ def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> No
         "import sys, pytest; pytest.main(sys.argv[1:]); "
         "print('LOADED', sorted(name for name in sys.modules if name.startswith(('boto3', 'botocore'))))"
     )
-    words = ["--cluster", "local", "--host-root", str(root), "--no-report", "--results", str(tmp_path / "out")]
-    data = subprocess.run(
-        [sys.executable, "-c", script, *words, *CHECKS, *OF_NODES],
+    arguments = ["--cluster", "local", "--host-root", str(root), "--no-report", "--results", str(tmp_path / "out")]
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *arguments, *CHECKS, *OF_NODES],
         capture_output=True,
         text=True,
         cwd=ROOT,
         check=False,
     )
-    assert "LOADED []" in data.stdout, data.stdout + data.stderr
+    assert "LOADED []" in ended.stdout, ended.stdout + ended.stderr
     records = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     messages = {record["message"] for record in records if "verdict" in record}
     assert {message for message in messages if not OF_ANOTHER.search(message)} == {NOWHERE}
@@ -196,14 +196,14 @@ def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> No
 def test_an_instance_that_runs_it_itself_is_looked_up(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    _, (one,) = with_instances(service, count=1)
+    _, (instance,) = with_instances(service, count=1)
     quiet_lustre(watch, lustre(service))
     root = tmp_path / "root"
     (root / "sys/class/dmi/id").mkdir(parents=True)
     (root / "sys/class/dmi/id/sys_vendor").write_text("Amazon EC2\n")
     (root / "proc/1").mkdir(parents=True)
     (root / "proc/1/mountinfo").write_text(MOUNTINFO)
-    with metadata_of(one) as url:
+    with metadata_of(instance) as url:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
-        found = ran(runs, "--host-root", str(root), cluster="local")
-    assert verdicts(found) == dict.fromkeys(ALL, PASS) | {"ultraserver_block": NA}
+        by_check = ran(runs, "--host-root", str(root), cluster="local")
+    assert verdicts(by_check) == dict.fromkeys(ALL, PASS) | {"ultraserver_block": NA}

@@ -36,8 +36,8 @@ def elsewhere(name: str) -> NodeEvidence:
 
 def test_nodes_elsewhere_are_not_looked_up(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, *(elsewhere(f"n{number}") for number in (1, 2, 3)))
-    found = ran(runs)
-    assert found == dict.fromkeys(ALL, (NA, NOWHERE))
+    by_check = ran(runs)
+    assert by_check == dict.fromkeys(ALL, (NA, NOWHERE))
     assert service.calls == []
 
 
@@ -46,11 +46,11 @@ def test_without_credentials_each_check_says_what_it_would_need(
 ) -> None:
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(variable)
-    found = ran(runs)
+    by_check = ran(runs)
     known = {"single_az": PASS}  # an instance knows its own zone
-    assert verdicts(found) == dict.fromkeys(ALL, NA) | known
-    words = "AWS was not queried: no AWS credentials here; expected some in"
-    assert all(words in found[name][1] for name in ALL - known.keys())
+    assert verdicts(by_check) == dict.fromkeys(ALL, NA) | known
+    message = "AWS was not queried: no AWS credentials here; expected some in"
+    assert all(message in by_check[name][1] for name in ALL - known.keys())
     assert service.calls == []
 
 
@@ -61,8 +61,8 @@ def test_a_profile_without_credentials_leaves_incomplete_what_was_to_be_asked_wi
         monkeypatch.delenv(variable)
     (runs.folder / "config").write_text("[profile empty]\nregion = us-west-2\n", encoding="utf-8")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(runs.folder / "config"))
-    found = ran(runs, "--profile", "empty")
-    assert verdicts(found) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
+    by_check = ran(runs, "--profile", "empty")
+    assert verdicts(by_check) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
 
 
 def test_ids_that_the_account_does_not_know_cost_what_is_asked_about_them(
@@ -71,13 +71,13 @@ def test_ids_that_the_account_does_not_know_cost_what_is_asked_about_them(
     with_instances(service)
     quiet_lustre(watch, lustre(service))
     answering(monkeypatch, *(on_ec2(f"n{number}", f"i-0000000000000000{number}") for number in (1, 2, 3)))
-    found = ran(runs)
-    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == {
+    by_check = ran(runs)
+    assert {name for name, verdict in verdicts(by_check).items() if verdict is PASS} == {
         *FSX,
         "single_az",
         "service_quotas",
     }
-    assert all(found[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
+    assert all(by_check[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
 
 
 def test_nodes_that_do_not_answer_prove_nothing(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,5 +95,5 @@ def test_an_instance_without_its_metadata_service_is_looked_up_by_the_region_tha
         "identity": {"error": "ETIMEDOUT", "text": ""},
     }
     answering(monkeypatch, *(on_ec2(f"n{number}", "", imds=silent) for number in (1, 2, 3)))
-    found = ran(runs, "--region", "us-west-2")
-    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == FSX
+    by_check = ran(runs, "--region", "us-west-2")
+    assert {name for name, verdict in verdicts(by_check).items() if verdict is PASS} == FSX

@@ -102,7 +102,7 @@ def test_a_pair_is_no_node() -> None:
         Result("network.not_a_straggler", "gpu1", Verdict.PASS, subsystem="network"),
         Result("network.pairwise_busbw", "gpu1~gpu2", Verdict.FAIL, subsystem="network", subject=PAIR_SUBJECT),
     ]
-    counts = {one["MetricName"]: one["Value"] for one in metrics_of("hp", results, has_history=False)}
+    counts = {metric["MetricName"]: metric["Value"] for metric in metrics_of("hp", results, has_history=False)}
     assert (counts["NodesFit"], counts["NodesFailed"], counts["Failures"]) == (1, 0, 1)
 
 

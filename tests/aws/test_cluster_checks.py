@@ -42,12 +42,12 @@ def test_the_subjects_of_the_cluster_are_those_that_results_know() -> None:
 
 def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
-    data = ran(runs)
+    ended = ran(runs)
     assert verdicts(runs) == dict.fromkeys(verdicts(runs), PASSING) | NOWHERE
     assert len(verdicts(runs)) == len(OF_CONTROL_PLANE) - 1
-    data.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
-    data.stdout.fnmatch_lines(["cluster-wide checks: passed"])
-    data.stdout.no_fnmatch_line("*topology *")
+    ended.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
+    ended.stdout.fnmatch_lines(["cluster-wide checks: passed"])
+    ended.stdout.no_fnmatch_line("*topology *")
 
 
 @pytest.mark.parametrize("put", FAULTS, ids=lambda put: put.__name__)
@@ -56,9 +56,9 @@ def test_a_fault_changes_its_verdicts_and_no_other(
 ) -> None:
     put(service, with_cluster(service, WORKERS))
     ran(runs)
-    expected, words = FAULTS[put]
+    expected, message = FAULTS[put]
     assert found(runs) == expected, messages(runs)
-    assert words in messages(runs)
+    assert message in messages(runs)
 
 
 def test_every_check_of_the_control_plane_is_proven_to_fail_or_worry() -> None:
@@ -70,8 +70,8 @@ def test_every_check_of_the_control_plane_is_proven_to_fail_or_worry() -> None:
 
 def test_a_spread_is_a_line_of_the_summary_and_the_page_has_every_place(runs: Runs, service: Service) -> None:
     in_two_zones(service, with_cluster(service, WORKERS))
-    data = ran(runs, "--html", "page.html")
-    data.stdout.fnmatch_lines(["topology    workers in 2 availability zones: 2 in us-west-2a, 1 in us-west-2b"])
+    ended = ran(runs, "--html", "page.html")
+    ended.stdout.fnmatch_lines(["topology    workers in 2 availability zones: 2 in us-west-2a, 1 in us-west-2b"])
     page = (runs.folder / "page.html").read_text()
     assert "<td>workers</td><td>us-west-2a</td><td>–</td><td>2</td><td>ip-10-181-0-[1-2]</td>" in page
 
@@ -87,14 +87,16 @@ def test_quotas_that_nobody_raised_are_those_of_aws(runs: Runs, service: Service
 def test_groups_without_accelerators_are_no_job_groups(runs: Runs, service: Service) -> None:
     with_cluster(service, {"workers": ("ml.c5.large", 2)})
     ran(runs)
-    not_applicable = {name.partition(".")[2] for name, data in verdicts(runs).items() if data is Verdict.NOT_APPLICABLE}
+    not_applicable = {
+        name.partition(".")[2] for name, verdict in verdicts(runs).items() if verdict is Verdict.NOT_APPLICABLE
+    }
     assert found(runs) == {}
     assert not_applicable == {"single_az", "ultraserver_block", "deep_health_checks", "security_group_self_reference"}
 
 
 def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
-    described(service, lambda data: data.pop("VpcConfig"))
+    described(service, lambda description: description.pop("VpcConfig"))
     ran(runs)
     assert found(runs) == {}
     assert messages(runs).count("runs in a network of SageMaker's own") == 3
@@ -104,7 +106,7 @@ def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Ru
 
 def test_a_denied_look_at_the_nodes_costs_the_zone_where_no_subnet_shows_it(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
-    described(service, lambda data: data.pop("VpcConfig"))
+    described(service, lambda description: description.pop("VpcConfig"))
     service.says("DescribeClusterNode", DENIED)
     ran(runs)
     assert found(runs) == {"single_az": Verdict.INCOMPLETE}
@@ -166,12 +168,12 @@ def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, 
     with_cluster(service, WORKERS)
     with_quotas(service, ["ml.p5.48xlarge"], defaults=["VPCs per Region"])
     denied_after_inventory(service, action)
-    data = ran(runs)
+    ended = ran(runs)
     prefix, needing = NEEDED_BY[action]
     assert found(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
     incomplete = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
     assert all(f"{prefix}:{action} is not allowed to this identity" in message for message in incomplete)
-    assert data.ret == 10
+    assert ended.ret == 10
 
 
 def test_an_answer_that_several_collectors_need_is_asked_once(runs: Runs, service: Service) -> None:
@@ -202,10 +204,10 @@ def test_workers_of_xdist_evaluate_the_cluster_by_what_the_controller_asked(runs
 
 def test_a_recording_without_aws_says_that_aws_was_not_asked(runs: Runs) -> None:
     runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE)
-    data = {result.check: (result.verdict, result.message) for result in runs.results}
-    assert data.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its own zone
-    for check, (verdict, message) in data.items():
+    by_check = {result.check: (result.verdict, result.message) for result in runs.results}
+    assert by_check.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its own zone
+    for check, (verdict, message) in by_check.items():
         is_of_hyperpod = all_checks()[check].control_collectors <= HYPERPOD_COLLECTORS
-        words = " is not a HyperPod cluster" if is_of_hyperpod else "AWS was not queried: "
+        expected = " is not a HyperPod cluster" if is_of_hyperpod else "AWS was not queried: "
         assert verdict is Verdict.NOT_APPLICABLE
-        assert words in message
+        assert expected in message

@@ -39,23 +39,23 @@ def targets(count: int = 1) -> list[Target]:
     ]
 
 
-def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
+def gathered(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
     """The reports of that many nodes, in order."""
     to_run, nonce = program(["boot"], ProbeOptions(), on_stdin=False)
-    data: dict[str, NodeEvidence] = {}
+    by_name: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
-        assert target.name not in data
-        data[target.name] = evidence_of(target, answer, nonce)
+        assert target.name not in by_name
+        by_name[target.name] = evidence_of(target, answer, nonce)
 
     Hyperpod().run(targets(count), to_run, limits, answered)
-    return [data[target.name] for target in targets(count)]
+    return [by_name[target.name] for target in targets(count)]
 
 
 def test_a_node_answers_in_one_session_which_is_closed(manager: SystemsManager) -> None:
-    (data,) = asked()
-    assert not data.unreached
-    assert data.collectors["boot"].value["uptime_s"] > 0
+    (evidence,) = gathered()
+    assert not evidence.unreached
+    assert evidence.collectors["boot"].value["uptime_s"] > 0
     assert manager.started == [targets()[0].address]
     assert manager.open == {}
 
@@ -63,7 +63,7 @@ def test_a_node_answers_in_one_session_which_is_closed(manager: SystemsManager) 
 def test_what_is_too_long_for_one_session_takes_as_many_as_it_needs(manager: SystemsManager, tmp_path: Path) -> None:
     long = [padded(tmp_path, 20_000, f"padded_{n}") for n in range(4)]
     (evidence,) = reported("hyperpod", targets(), long, LIMITS).values()
-    assert {name: found.status for name, found in evidence.collectors.items()} == dict.fromkeys(
+    assert {name: collector.status for name, collector in evidence.collectors.items()} == dict.fromkeys(
         ["boot", *(file.stem for file in long)], Status.READ
     )
     assert len(manager.started) == 2
@@ -71,94 +71,94 @@ def test_what_is_too_long_for_one_session_takes_as_many_as_it_needs(manager: Sys
 
 
 def test_many_nodes_are_asked_side_by_side_and_no_more_than_wanted(manager: SystemsManager) -> None:
-    data = asked(12, replace(LIMITS, fanout=4))
-    assert [evidence.unreached for evidence in data] == [None] * 12
+    answers = gathered(12, replace(LIMITS, fanout=4))
+    assert [evidence.unreached for evidence in answers] == [None] * 12
     assert 1 < manager.most_open <= 4
     assert manager.open == {}
 
 
 VICES: dict[str, Callable[[bytes], bytes]] = {
-    "carriage returns": lambda data: data.replace(b"\n", b"\r\n"),
-    "colours": lambda data: data.replace(b"\n", b"\x1b[0m\n"),
-    "newlines that became blanks": lambda data: data.replace(b"\n", b" "),
-    "a banner": lambda data: b"Welcome to Ubuntu 22.04\nLast login: today\n" + data,
-    "words after the end": lambda data: data + b"\n*** System restart required ***\n",
-    "an echo of the command": lambda data: b"$ /bin/sh -c 'n=...'\n" + data,
+    "carriage returns": lambda output: output.replace(b"\n", b"\r\n"),
+    "colours": lambda output: output.replace(b"\n", b"\x1b[0m\n"),
+    "newlines that became blanks": lambda output: output.replace(b"\n", b" "),
+    "a banner": lambda output: b"Welcome to Ubuntu 22.04\nLast login: today\n" + output,
+    "words after the end": lambda output: output + b"\n*** System restart required ***\n",
+    "an echo of the command": lambda output: b"$ /bin/sh -c 'n=...'\n" + output,
 }
 
 
 @pytest.mark.parametrize("vice", VICES.values(), ids=VICES)
 def test_what_comes_with_the_answer_does_no_harm(manager: SystemsManager, vice: Callable[[bytes], bytes]) -> None:
     manager.vices.append(vice)
-    (data,) = asked()
-    assert not data.unreached
+    (evidence,) = gathered()
+    assert not evidence.unreached
 
 
 @pytest.mark.parametrize("failing", [b"", b"InternalServerError"], ids=["nothing", "an error of SSM's"])
 def test_a_session_that_fails_in_passing_is_tried_again(manager: SystemsManager, failing: bytes) -> None:
     manager.fails_first = [failing]
-    (data,) = asked()
-    assert not data.unreached
+    (evidence,) = gathered()
+    assert not evidence.unreached
     assert len(manager.started) == 2
     assert manager.open == {}
 
 
 def test_the_end_of_standard_input_is_no_failure_that_passes(manager: SystemsManager) -> None:
     manager.fails_first = [b"Cannot perform start session: EOF\n"]
-    (data,) = asked()
-    assert "Cannot perform start session: EOF" in data.detail
+    (evidence,) = gathered()
+    assert "Cannot perform start session: EOF" in evidence.detail
     assert len(manager.started) == 1
 
 
 def test_nobody_who_lists_processes_sees_the_token(manager: SystemsManager) -> None:
     seen: list[bytes] = []
 
-    def run(target: str, words: Sequence[str]) -> bytes:
+    def run(target: str, command: Sequence[str]) -> bytes:
         seen.extend(_arguments_of_children())
-        return here(target, words)
+        return here(target, command)
 
     manager.run = run
-    (data,) = asked()
-    assert not data.unreached
-    assert any(RESPONSE.encode() in words for words in seen)
-    assert not any(b"token-of-" in words for words in seen)
+    (evidence,) = gathered()
+    assert not evidence.unreached
+    assert any(RESPONSE.encode() in arguments for arguments in seen)
+    assert not any(b"token-of-" in arguments for arguments in seen)
 
 
 def _arguments_of_children() -> list[bytes]:
     """The arguments of this process's children, which anybody may read."""
-    data = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
-    return [Path(f"/proc/{child}/cmdline").read_bytes() for child in data.split()]
+    children = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
+    return [Path(f"/proc/{child}/cmdline").read_bytes() for child in children.split()]
 
 
 def test_an_answer_that_is_cut_is_no_answer(manager: SystemsManager) -> None:
-    manager.vices.append(lambda data: data[: len(data) // 2])
-    (data,) = asked()
-    assert data.unreached is Unreached.CUT
+    manager.vices.append(lambda output: output[: len(output) // 2])
+    (evidence,) = gathered()
+    assert evidence.unreached is Unreached.CUT
 
 
 def test_a_node_without_its_agent_is_not_connected_and_costs_no_other(manager: SystemsManager) -> None:
     manager.refuses = {targets(3)[1].address}
-    assert [data.unreached for data in asked(3)] == [None, Unreached.NOT_CONNECTED, None]
+    assert [evidence.unreached for evidence in gathered(3)] == [None, Unreached.NOT_CONNECTED, None]
 
 
 def test_a_denied_session_names_the_action(manager: SystemsManager, service: Service) -> None:
     service.says("StartSession", DENIED)
-    (data,) = asked()
-    assert data.unreached is Unreached.AUTH
-    assert "ssm:StartSession is not allowed" in data.detail
+    (evidence,) = gathered()
+    assert evidence.unreached is Unreached.AUTH
+    assert "ssm:StartSession is not allowed" in evidence.detail
     assert service.calls.count("StartSession") == 1
 
 
 def test_throttled_starts_are_waited_out(manager: SystemsManager, service: Service) -> None:
     service.says("StartSession", THROTTLED, THROTTLED)
-    (data,) = asked()
-    assert not data.unreached
+    (evidence,) = gathered()
+    assert not evidence.unreached
 
 
 def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: SystemsManager) -> None:
     manager.run = lambda _target, _words: here("", ["/bin/sleep", "3"])
-    (data,) = asked(limits=replace(LIMITS, connect_s=0.5, answer_s=0.5))
-    assert data.unreached is Unreached.TIMED_OUT
+    (evidence,) = gathered(limits=replace(LIMITS, connect_s=0.5, answer_s=0.5))
+    assert evidence.unreached is Unreached.TIMED_OUT
     until = time.monotonic() + 600
     while manager.open and time.monotonic() < until:
         time.sleep(0.02)
@@ -167,17 +167,17 @@ def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: System
 
 def test_without_the_plugin_it_is_said_where_it_comes_from(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    with pytest.raises(Unusable) as said:
-        asked()
-    assert str(said.value) == MISSING
+    with pytest.raises(Unusable) as error:
+        gathered()
+    assert str(error.value) == MISSING
 
 
 def test_a_plugin_that_needs_the_token_among_its_arguments_is_not_used(service: Service, tmp_path: Path) -> None:
     install_plugin(tmp_path, "1.2.497.0")
-    with patch.dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"), pytest.raises(Unusable) as said:
-        asked()
+    with patch.dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"), pytest.raises(Unusable) as error:
+        gathered()
     wanted = "expected 1.2.536.0 or newer, which keeps tokens out of its arguments"
-    assert str(said.value) == f"session-manager-plugin is 1.2.497.0; {wanted}"
+    assert str(error.value) == f"session-manager-plugin is 1.2.497.0; {wanted}"
 
 
 def test_no_more_sessions_are_started_than_the_rate_allows() -> None:

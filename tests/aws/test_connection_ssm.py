@@ -36,23 +36,23 @@ def targets(count: int) -> list[Target]:
     return [Target(f"gpu{number:03d}", f"i-{number:017x}") for number in range(count)]
 
 
-def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
+def gathered(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
     """The reports of that many instances, in order."""
     to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
-    data: dict[str, NodeEvidence] = {}
+    by_name: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
-        assert target.name not in data
-        data[target.name] = evidence_of(target, answer, nonce)
+        assert target.name not in by_name
+        by_name[target.name] = evidence_of(target, answer, nonce)
 
     Ssm().run(targets(count), to_run, limits, answered)
-    return [data[target.name] for target in targets(count)]
+    return [by_name[target.name] for target in targets(count)]
 
 
 def test_instances_answer(manager: SystemsManager) -> None:
-    data = asked(3)
-    assert [evidence.unreached for evidence in data] == [None] * 3
-    assert data[2].collectors["boot"].value["uptime_s"] > 0
+    answers = gathered(3)
+    assert [evidence.unreached for evidence in answers] == [None] * 3
+    assert answers[2].collectors["boot"].value["uptime_s"] > 0
 
 
 @pytest.mark.parametrize(("fanout", "sizes"), [(64, [20, 50, 50]), (50, [20, 50, 50]), (40, [40, 40, 40])])
@@ -61,7 +61,7 @@ def test_a_command_takes_fifty_instances_or_as_many_as_may_be_asked_at_once(
 ) -> None:
     calm = manager.run("", ["/bin/true"])
     manager.run = lambda _target, _words: calm
-    asked(120, replace(LIMITS, fanout=fanout))
+    gathered(120, replace(LIMITS, fanout=fanout))
     assert sorted(len(command) for command in manager.commands.values()) == sizes
 
 
@@ -71,10 +71,10 @@ def long_report(folder: Path, count: int, characters: int) -> Mapping[str, NodeE
 
 
 def test_what_is_too_long_for_one_command_takes_as_many_as_it_needs(manager: SystemsManager, tmp_path: Path) -> None:
-    data = long_report(tmp_path, 4, 20_000)
+    by_name = long_report(tmp_path, 4, 20_000)
     assert [len(command) for command in manager.commands.values()] == [2, 2]
-    for evidence in data.values():
-        read = {name: found.value for name, found in evidence.collectors.items() if name != "boot"}
+    for evidence in by_name.values():
+        read = {name: collector.value for name, collector in evidence.collectors.items() if name != "boot"}
         assert read == {f"padded_{n}": 20_000 for n in range(4)}
         assert evidence.collectors["boot"].value["uptime_s"] > 0
 
@@ -93,9 +93,9 @@ def test_one_collector_that_no_command_takes_is_said_and_costs_no_other(
 def test_a_command_that_ends_without_an_answer_costs_its_own_collectors_alone(
     manager: SystemsManager, tmp_path: Path
 ) -> None:
-    manager.run = lambda target, words: b"" if len(manager.commands) == 1 else here(target, words)
+    manager.run = lambda target, command: b"" if len(manager.commands) == 1 else here(target, command)
     evidence = long_report(tmp_path, 4, 20_000)["gpu000"]
-    silent = {name for name, found in evidence.collectors.items() if found.status is Status.CUT}
+    silent = {name for name, collector in evidence.collectors.items() if collector.status is Status.CUT}
     assert evidence.unreached is None
     assert set(evidence.collectors) == {"boot", *(f"padded_{n}" for n in range(4))}
     assert 0 < len(silent) < 5
@@ -106,23 +106,23 @@ def test_a_command_that_ends_without_an_answer_costs_its_own_collectors_alone(
 
 def test_an_instance_that_is_not_reached_is_sent_nothing_more(manager: SystemsManager, tmp_path: Path) -> None:
     manager.refuses = {targets(2)[1].address}
-    data = long_report(tmp_path, 4, 20_000)
-    assert data["gpu001"].unreached is Unreached.NOT_CONNECTED
-    assert data["gpu000"].collectors["padded_3"].value == 20_000
+    by_name = long_report(tmp_path, 4, 20_000)
+    assert by_name["gpu001"].unreached is Unreached.NOT_CONNECTED
+    assert by_name["gpu000"].collectors["padded_3"].value == 20_000
     assert [len(command) for command in manager.commands.values()] == [1, 1]
 
 
 def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -> None:
     manager.refuses = {targets(3)[1].address}
-    data = asked(3)
-    assert [evidence.unreached for evidence in data] == [None, Unreached.NOT_CONNECTED, None]
-    assert "not registered with Systems Manager" in data[1].detail
+    answers = gathered(3)
+    assert [evidence.unreached for evidence in answers] == [None, Unreached.NOT_CONNECTED, None]
+    assert "not registered with Systems Manager" in answers[1].detail
 
 
 def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
     ids = [target.address for target in targets(4)]
     manager.statuses = {ids[0]: "Undeliverable", ids[1]: "ExecutionTimedOut", ids[2]: "AccessDenied"}
-    assert [evidence.unreached for evidence in asked(4)] == [
+    assert [evidence.unreached for evidence in gathered(4)] == [
         Unreached.NOT_CONNECTED,
         Unreached.TIMED_OUT,
         Unreached.AUTH,
@@ -131,40 +131,40 @@ def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) 
 
 
 def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: SystemsManager) -> None:
-    manager.run = lambda _target, words: run_with_noise(words)
-    (data,) = asked()
-    assert data.unreached is Unreached.CUT
-    assert "--ssm-output s3://BUCKET" in data.detail
+    manager.run = lambda _target, command: run_with_noise(command)
+    (evidence,) = gathered()
+    assert evidence.unreached is Unreached.CUT
+    assert "--ssm-output s3://BUCKET" in evidence.detail
 
 
 def test_an_answer_whose_rest_is_not_to_be_had_from_s3_keeps_what_ssm_shows(manager: SystemsManager) -> None:
-    manager.run = lambda _target, words: here("", words) + b"noise\n" * 5000
-    (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
-    assert (data.unreached, list(data.collectors)) == (None, ["boot"])
-    manager.run = lambda _target, words: run_with_noise(words)
-    (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
-    assert data.unreached is Unreached.CUT
-    assert "that SSM shows; of --ssm-output: s3:GetObject: NoSuchBucket" in data.detail
+    manager.run = lambda _target, command: here("", command) + b"noise\n" * 5000
+    (evidence,) = gathered(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
+    assert (evidence.unreached, list(evidence.collectors)) == (None, ["boot"])
+    manager.run = lambda _target, command: run_with_noise(command)
+    (evidence,) = gathered(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
+    assert evidence.unreached is Unreached.CUT
+    assert "that SSM shows; of --ssm-output: s3:GetObject: NoSuchBucket" in evidence.detail
 
 
 def by_s3(manager: SystemsManager, service: Service, stored: Callable[[bytes], bytes]) -> NodeEvidence:
     """The answer read from an instance whose output in S3 is this."""
-    manager.run = lambda _target, words: run_with_noise(words)
+    manager.run = lambda _target, command: run_with_noise(command)
     s3 = client(service, "s3", "us-east-1")
     s3.create_bucket(Bucket="answers")
     send = service.served["SendCommand"]
 
     def send_and_store(wanted: dict[str, Any]) -> Any:
-        data = send(wanted)
+        response = send(wanted)
         for command_id, outputs in manager.commands.items():
             for instance, output in outputs.items():
                 key = f"probe/{command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
                 s3.put_object(Bucket=wanted["OutputS3BucketName"], Key=key, Body=stored(output))
-        return data
+        return response
 
     service.serves("SendCommand", send_and_store)
-    (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
-    return data
+    (evidence,) = gathered(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
+    return evidence
 
 
 def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
@@ -212,9 +212,9 @@ def test_what_others_have_put_in_its_place_in_s3_is_no_answer(
 
 def test_a_denied_command_names_the_action(manager: SystemsManager, service: Service) -> None:
     service.says("SendCommand", DENIED)
-    (data,) = asked()
-    assert data.unreached is Unreached.AUTH
-    assert "ssm:SendCommand is not allowed" in data.detail
+    (evidence,) = gathered()
+    assert evidence.unreached is Unreached.AUTH
+    assert "ssm:SendCommand is not allowed" in evidence.detail
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,6 @@ def test_the_owner_of_an_unreached_node_explains_how_it_is_reached(address: str,
     assert (result.verdict, result.owner, result.evidence) == (Verdict.FAIL, owner, command)
 
 
-def run_with_noise(words: Sequence[str]) -> bytes:
+def run_with_noise(command: Sequence[str]) -> bytes:
     """A command's output, after more noise than SSM shows."""
-    return b"noise\n" * 5000 + here("", words)
+    return b"noise\n" * 5000 + here("", command)

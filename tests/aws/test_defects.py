@@ -76,14 +76,14 @@ def test_d1_a_node_that_reports_nothing_passes_no_check(
 
 @needs_nodes
 def test_d2_time_that_cpus_wait_for_storage_is_seen() -> None:
-    data = results(probed(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
-    assert data["host.iowait"].verdict is Verdict.CONCERN
+    by_check = results(probed(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
+    assert by_check["host.iowait"].verdict is Verdict.CONCERN
 
 
 @needs_nodes
 def test_d3_the_installers_own_line_is_read_and_libfabrics_version_is_none() -> None:
-    found = results(probed(healthy_p5()))["software.efa_installer_string"]
-    assert found.verdict is Verdict.PASS
+    result = results(probed(healthy_p5()))["software.efa_installer_string"]
+    assert result.verdict is Verdict.PASS
     mistaken = healthy_p5()
     mistaken = with_file(mistaken, EFA_RECORD, "# EFA installer version: 2.3.1amzn2.0\n")
     assert results(probed(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
@@ -93,11 +93,11 @@ def test_d3_the_installers_own_line_is_read_and_libfabrics_version_is_none() -> 
 def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing() -> None:
     image = healthy_p5()
     image = without_efa(image, efa_names(image)[4])
-    other = {path: data for path, data in infiniband().sys.items() if "0000:17:00.0" in path or "mlx5_0" in path}
-    data = results(probed(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
-    assert data.verdict is Verdict.FAIL
-    assert "31" in data.observed
-    assert "32" in data.expected
+    other = {path: content for path, content in infiniband().sys.items() if "0000:17:00.0" in path or "mlx5_0" in path}
+    result = results(probed(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
+    assert result.verdict is Verdict.FAIL
+    assert "31" in result.observed
+    assert "32" in result.expected
 
 
 @needs_nodes
@@ -113,9 +113,9 @@ def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing
 def test_d5_counts_are_held_against_the_instance_type(
     fault: str, check: str, attached: int | None, says: Verdict
 ) -> None:
-    data = probed(BY_NAME[fault].put(healthy_p5()))
-    target = Target(data.node, instance_type="p5.48xlarge", efa_attached=attached)
-    node = nodes(Cluster("fakes", "local", (target,)), {data.node: data})[data.node]
+    evidence = probed(BY_NAME[fault].put(healthy_p5()))
+    target = Target(evidence.node, instance_type="p5.48xlarge", efa_attached=attached)
+    node = nodes(Cluster("fakes", "local", (target,)), {evidence.node: evidence})[evidence.node]
     assert evaluate(node_checks()[check], node).verdict is says
 
 
@@ -132,9 +132,9 @@ def test_d6_types_without_nvlink_and_gpus_in_mig_mode_are_not_called_healthy() -
 def test_d7_gpus_with_ecc_off_are_not_called_healthy() -> None:
     off = "error NOT_SUPPORTED"
     image = on_all_gpus(healthy_p5(), ecc_enabled=False, ecc_uncorrected_dram=off, ecc_uncorrected_sram=off)
-    data = evaluated(image)
-    assert data["gpu.no_uncorrected_ecc"].verdict is Verdict.CONCERN
-    assert data["gpu.ecc_mode"].verdict is Verdict.CONCERN
+    by_check = evaluated(image)
+    assert by_check["gpu.no_uncorrected_ecc"].verdict is Verdict.CONCERN
+    assert by_check["gpu.ecc_mode"].verdict is Verdict.CONCERN
 
 
 @needs_nodes
@@ -163,8 +163,8 @@ def test_d9_an_xid_is_evaluated_by_its_meaning(xid: str, verdict: Verdict) -> No
 def test_d10_a_kernel_log_that_may_not_be_read_is_not_an_empty_one() -> None:
     refused = "#!/bin/sh\necho 'read kernel buffer failed: Operation not permitted' >&2\nexit 1\n"
     image = with_tool(with_tool(without_file(healthy_p5(), "/dev/kmsg"), "dmesg", refused), "journalctl", refused)
-    data = evaluated(image)
-    assert {data["gpu.no_xid"].verdict, data["gpu.no_sxid"].verdict} == {Verdict.INCOMPLETE}
+    by_check = evaluated(image)
+    assert {by_check["gpu.no_xid"].verdict, by_check["gpu.no_sxid"].verdict} == {Verdict.INCOMPLETE}
 
 
 @needs_nodes
@@ -204,10 +204,10 @@ def test_d12_nodes_behind_the_first_page_are_seen(runs: Runs, service: Service) 
 def test_d13_real_mounts_are_known_for_the_file_systems_that_they_are(
     kind: str, source: str, system: dict[str, object]
 ) -> None:
-    found = source_of(kind, source)
-    assert found
-    assert found.is_of({"FileSystemId": "fs-0123456789abcdef0", **system})
-    assert not found.is_of({"FileSystemId": "fs-0fedcba9876543210", "LustreConfiguration": {"MountName": "other"}})
+    parsed = source_of(kind, source)
+    assert parsed
+    assert parsed.is_of({"FileSystemId": "fs-0123456789abcdef0", **system})
+    assert not parsed.is_of({"FileSystemId": "fs-0fedcba9876543210", "LustreConfiguration": {"MountName": "other"}})
 
 
 def test_d14_the_probe_is_one_line_that_nothing_can_collapse(
@@ -217,10 +217,10 @@ def test_d14_the_probe_is_one_line_that_nothing_can_collapse(
     commands: list[str] = []
     start = manager.start_session
 
-    def collapsing(asked: dict[str, Any]) -> Any:
-        (command,) = asked["Parameters"]["command"]
+    def collapsing(request: dict[str, Any]) -> Any:
+        (command,) = request["Parameters"]["command"]
         commands.append(command)
-        return start({**asked, "Parameters": {"command": [" ".join(command.split("\n"))]}})
+        return start({**request, "Parameters": {"command": [" ".join(command.split("\n"))]}})
 
     service.serves("StartSession", collapsing)
     runs.run("--cluster", NAME, "--results", str(runs.results_file), str(ROOT / "checks" / "node"))

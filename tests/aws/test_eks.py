@@ -23,13 +23,13 @@ def test_the_token_is_a_signed_question_for_sts_that_names_the_cluster(service: 
     token = Account("us-west-2").eks_token("train")
     prefix, _, encoded = token.partition(".")
     url = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
-    asked = parse_qs(urlsplit(url).query)
+    query = parse_qs(urlsplit(url).query)
     assert prefix == "k8s-aws-v1"
     assert "=" not in encoded
-    assert (asked["Action"], asked["X-Amz-Expires"]) == (["GetCallerIdentity"], ["60"])
-    assert "x-k8s-aws-id" in asked["X-Amz-SignedHeaders"][0]
+    assert (query["Action"], query["X-Amz-Expires"]) == (["GetCallerIdentity"], ["60"])
+    assert "x-k8s-aws-id" in query["X-Amz-SignedHeaders"][0]
     assert not service.calls
-    assert asked["X-Amz-Credential"][0].endswith("/us-west-2/sts/aws4_request")
+    assert query["X-Amz-Credential"][0].endswith("/us-west-2/sts/aws4_request")
 
 
 def test_without_credentials_there_is_no_token(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

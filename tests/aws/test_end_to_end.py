@@ -58,19 +58,19 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
     nodes: list[str], manager: SystemsManager, tmp_path: Path
 ) -> None:
     written = tmp_path / "results.jsonl"
-    words = [sys.executable, "-m", "pytest", "--cluster", NAME, "--region", "us-west-2", "--results", str(written)]
+    command = [sys.executable, "-m", "pytest", "--cluster", NAME, "--region", "us-west-2", "--results", str(written)]
     ran = subprocess.run(
-        [*words, f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")],
+        [*command, f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    data: dict[str, dict[str, Verdict]] = {}
+    by_node: dict[str, dict[str, Verdict]] = {}
     for result in read_results(written):
-        data.setdefault(result.node, {})[result.check] = result.verdict
-    of_cluster = data.pop(NAME)
+        by_node.setdefault(result.node, {})[result.check] = result.verdict
+    of_cluster = by_node.pop(NAME)
     direct = {name: probed(image, name) for name, image in zip(nodes, images(), strict=True)}
     expected = {
         name: {
@@ -82,7 +82,7 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
         }
         for name, evidence in direct.items()
     }
-    assert data == expected, ran.stdout
+    assert by_node == expected, ran.stdout
     assert set(of_cluster.values()) == {Verdict.PASS, Verdict.NOT_APPLICABLE}
     assert of_cluster["storage.fsx_capacity"] is Verdict.PASS  # for the file system that the nodes report mounting
     assert ran.returncode == 1

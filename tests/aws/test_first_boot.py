@@ -55,8 +55,8 @@ def published(service: Service) -> list[dict[str, Any]]:
     """The messages published to the topic."""
     messages: list[dict[str, Any]] = []
 
-    def publish(asked: dict[str, Any]) -> str:
-        messages.append(asked)
+    def publish(message: dict[str, Any]) -> str:
+        messages.append(message)
         return "<PublishResponse><PublishResult><MessageId>1</MessageId></PublishResult></PublishResponse>"
 
     service.serves("Publish", publish)
@@ -78,8 +78,8 @@ def first_boot(
     image = with_tool(image, "systemd-run", SYSTEMD_RUN)
     image = with_file(image, "/var/lib/cloud/instance/user-data.txt", script.read_text())
     with entered(image, shares_network=True) as node:  # which has AWS's stand-ins
-        data = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
-        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=data, timeout=600)
+        variables = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
+        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=variables, timeout=600)
         assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")
         yield node, (node.root / "var/log/clusterproof/first-boot.log").read_text()
 
@@ -120,7 +120,7 @@ def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
 
 @needs_nodes
 @pytest.mark.parametrize(
-    ("further", "words"),
+    ("further", "outcome"),
     [
         ({"MANIFEST": "s3://nowhere/golden.toml"}, "was not checked: s3://nowhere/golden.toml could not be read"),
         ({"PACKAGE": ""}, "was not checked: clusterproof could not be installed"),
@@ -128,11 +128,11 @@ def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
     ],
 )
 def test_a_node_that_could_not_be_checked_notifies_too(
-    aws: dict[str, str], published: list[dict[str, Any]], further: dict[str, str], words: str
+    aws: dict[str, str], published: list[dict[str, Any]], further: dict[str, str], outcome: str
 ) -> None:
     for _ in first_boot(healthy_p5(), aws, FIRST_BOOT, **further):
         pass
-    assert [message["Subject"] for message in published] == [f"clusterproof: node001 {words}"[:100]]
+    assert [message["Subject"] for message in published] == [f"clusterproof: node001 {outcome}"[:100]]
 
 
 @needs_nodes
@@ -155,10 +155,10 @@ def test_the_units_are_what_systemd_reads(tmp_path: Path) -> None:
         text = (IDLE.parent / name).read_text().replace("/opt/clusterproof/bin/clusterproof-idle", str(IDLE))
         (tmp_path / name).write_text(text)
     units = [str(path) for path in tmp_path.iterdir()]
-    data = subprocess.run(
+    ended = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
     )
-    ours = [line for line in (data.stdout + data.stderr).splitlines() if "clusterproof" in line]
+    ours = [line for line in (ended.stdout + ended.stderr).splitlines() if "clusterproof" in line]
     assert ours == []
 
 
@@ -183,7 +183,7 @@ def wake(node: Node) -> str:
 
 @needs_nodes
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "expected"),
     [
         (0, "fit"),
         (1, "FAILED: FAIL one thing"),
@@ -191,9 +191,9 @@ def wake(node: Node) -> str:
         (4, "not checked: clusterproof ended with 4"),
     ],
 )
-def test_an_idle_node_is_checked_and_says_how_it_is(status: int, said: str) -> None:
+def test_an_idle_node_is_checked_and_says_how_it_is(status: int, expected: str) -> None:
     with entered(idle_node(healthy_p5(), status)) as node:
-        assert wake(node).startswith(said)
+        assert wake(node).startswith(expected)
 
 
 @needs_nodes

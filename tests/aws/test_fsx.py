@@ -122,12 +122,12 @@ def test_storage_that_grows_by_itself_cannot_be_full(
 ) -> None:
     before = service.changes["DescribeFileSystems"]
 
-    def elastic(data: dict[str, object]) -> None:
-        before(data)
-        for one in data["FileSystems"]:  # type: ignore[attr-defined]
-            one["StorageType"] = "INTELLIGENT_TIERING"
-            one["LustreConfiguration"]["ThroughputCapacity"] = 4000
-            one["LustreConfiguration"].pop("PerUnitStorageThroughput", None)
+    def elastic(page: dict[str, object]) -> None:
+        before(page)
+        for entry in page["FileSystems"]:  # type: ignore[attr-defined]
+            entry["StorageType"] = "INTELLIGENT_TIERING"
+            entry["LustreConfiguration"]["ThroughputCapacity"] = 4000
+            entry["LustreConfiguration"].pop("PerUnitStorageThroughput", None)
 
     service.rewrites("DescribeFileSystems", elastic)
     watch.put(system, "DataReadBytes", "Sum", [3900e6 * 60] * 180)

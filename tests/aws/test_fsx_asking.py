@@ -46,8 +46,8 @@ def test_file_systems_that_nobody_mounts_are_not_asked_for(
     ran(runs)
     names = {
         entry["Value"]
-        for asked in watch.asked
-        for query in asked["MetricDataQueries"]
+        for request in watch.asked
+        for query in request["MetricDataQueries"]
         for entry in query["MetricStat"]["Metric"]["Dimensions"]
         if entry["Name"] == "FileSystemId"
     }
@@ -75,7 +75,7 @@ def test_more_metrics_than_one_call_takes_are_asked_for_in_several(runs: Runs, w
     results = ran(runs, "--fsx-window", "20m")
     assert verdicts(results) == only(UTILIZATION, Verdict.FAIL)
     assert "OST0519" in results[UTILIZATION].message
-    assert {len(asked["MetricDataQueries"]) for asked in watch.asked} == {500, 31}
+    assert {len(request["MetricDataQueries"]) for request in watch.asked} == {500, 31}
 
 
 def test_the_window_is_the_one_that_is_asked_for(runs: Runs, watch: CloudWatch, system: str) -> None:
@@ -136,11 +136,11 @@ def test_motos_own_cloudwatch_is_understood(runs: Runs, service: Service, watch:
     own = [{"Name": "FileSystemId", "Value": system}]
     cloudwatch = client(service, "cloudwatch")
     for metric, value in (("DataReadBytes", 0.9 * FULL), ("DataWriteBytes", 0.01 * FULL)):
-        data = [
+        points = [
             {"MetricName": metric, "Dimensions": own, "Timestamp": end - timedelta(minutes=ago), "Value": value}
             for ago in range(25)
         ]
-        cloudwatch.put_metric_data(Namespace="AWS/FSx", MetricData=data)
+        cloudwatch.put_metric_data(Namespace="AWS/FSx", MetricData=points)
     del service.served["ListMetrics"], service.served["GetMetricData"]
     results = ran(runs, "--fsx-window", "20m")
     assert verdicts(results) == {

@@ -36,8 +36,8 @@ MENDED = {
 }
 
 
-def of(data: dict[str, Any]) -> FileSystem:
-    return FileSystem(data, ("/fsx",), "", lambda: NO_METRICS, PACKAGED)
+def of(description: dict[str, Any]) -> FileSystem:
+    return FileSystem(description, ("/fsx",), "", lambda: NO_METRICS, PACKAGED)
 
 
 def lustre(capacity: object, **configuration: object) -> FileSystem:
@@ -56,8 +56,8 @@ def test_documented_answers_are_understood(file: str, mb_s: float) -> None:
     wrong, right = MENDED[file]
     text = sample(f"aws-json/{file}").text
     assert wrong in text
-    (data,) = json.loads(text.replace(wrong, right, 1) if wrong else text)["FileSystems"]
-    system = of(data)
+    (description,) = json.loads(text.replace(wrong, right, 1) if wrong else text)["FileSystems"]
+    system = of(description)
     assert system.id == "fs-0123456789abcdef0"
     assert system.label == "/fsx (fs-0123456789abcdef0)"
     assert system.baseline_mb_s == mb_s
@@ -89,7 +89,7 @@ def test_the_baseline_is_what_was_provisioned(system: FileSystem, mb_s: float) -
 
 
 @pytest.mark.parametrize(
-    ("system", "words"),
+    ("system", "message"),
     [
         (lustre(1200, DeploymentType="SCRATCH_1"), "PerUnitStorageThroughput was not reported"),
         (lustre(1200, DeploymentType="PERSISTENT_9"), "PerUnitStorageThroughput was not reported"),
@@ -100,8 +100,8 @@ def test_the_baseline_is_what_was_provisioned(system: FileSystem, mb_s: float) -
         (of({}), "FileSystemType was not reported"),
     ],
 )
-def test_a_baseline_that_is_not_known_is_incomplete_and_says_why(system: FileSystem, words: str) -> None:
-    with pytest.raises(Incomplete, match=words):
+def test_a_baseline_that_is_not_known_is_incomplete_and_says_why(system: FileSystem, message: str) -> None:
+    with pytest.raises(Incomplete, match=message):
         _ = system.baseline_mb_s
 
 
@@ -154,9 +154,9 @@ nonsense = st.recursive(
 def cluster(systems: object, metrics: object) -> ClusterFacts:
     """A cluster of one node that mounts the file system."""
     target = Target("gpu001")
-    data = node("gpu001", mounts=mounting(LUSTRE_MOUNT))
+    evidence = node("gpu001", mounts=mounting(LUSTRE_MOUNT))
     aws = node("small", fsx={"file_systems": systems}, fsx_metrics=metrics)
-    return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, data)})
+    return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, evidence)})
 
 
 FULL = 240e6 * 60  # bytes per minute at LUSTRE's baseline
@@ -236,8 +236,10 @@ def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
     check: str, changed: Any, verdict: Verdict, words: str
 ) -> None:
     everything = {**QUIET, **changed}
-    data = [series(what, how, at, points) for (what, how, at), points in everything.items() if points is not None]
-    owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": data})
+    every_series = [
+        series(what, how, at, points) for (what, how, at), points in everything.items() if points is not None
+    ]
+    owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": every_series})
     result = evaluate(all_checks()[f"storage.fsx_{check}"], owner)
     assert result.verdict is verdict, result.message
     assert words in result.message
@@ -261,5 +263,5 @@ def test_one_spoilt_value_never_breaks_a_check(key: str, put: object, of_series:
     series[0] = {**series[0], of_series: instead}
     begin = instead if of_series == "begin" else 0.0
     for check in CHECKS:
-        data = cluster([{**LUSTRE, key: put}], {"begin": begin, "minutes": 15, "series": series})
-        assert "the check itself broke" not in evaluate(check, data).message
+        facts = cluster([{**LUSTRE, key: put}], {"begin": begin, "minutes": 15, "series": series})
+        assert "the check itself broke" not in evaluate(check, facts).message

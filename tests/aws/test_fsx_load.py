@@ -90,7 +90,7 @@ def test_a_load_that_is_seen_outranks_minutes_that_are_not(runs: Runs, watch: Cl
 
 
 @pytest.mark.parametrize(
-    ("metric", "place", "words"),
+    ("metric", "place", "message"),
     [
         ("NetworkThroughputUtilization", {"server": "OSS0001"}, "network throughput of OSS0001 at 97 %"),
         ("FileServerDiskThroughputUtilization", {"server": "OSS0001"}, "disk throughput of OSS0001 at 97 %"),
@@ -100,12 +100,12 @@ def test_a_load_that_is_seen_outranks_minutes_that_are_not(runs: Runs, watch: Cl
     ],
 )
 def test_one_saturated_server_or_target_of_lustre_is_enough(
-    runs: Runs, watch: CloudWatch, system: str, metric: str, place: dict[str, str], words: str
+    runs: Runs, watch: CloudWatch, system: str, metric: str, place: dict[str, str], message: str
 ) -> None:
     watch.put(system, metric, "Average", [0.0] * 150 + [97.0] * 30, **place)
     results = ran(runs)
     assert verdicts(results) == only(UTILIZATION, Verdict.FAIL)
-    assert words in results[UTILIZATION].message
+    assert message in results[UTILIZATION].message
     assert ", 30 of 30 minutes from 20" in results[UTILIZATION].message
     assert " UTC, 3 % left: " in results[UTILIZATION].message
 
@@ -172,17 +172,17 @@ def page(runs: Runs) -> str:
 def test_each_percentage_is_a_chart_with_its_peak(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "DataReadBytes", "Sum", [0.1 * FULL] * 60 + [1.2 * FULL] * 20 + [0.1 * FULL] * 100)
     watch.put(system, "DataWriteBytes", "Sum", [0.0] * 180)
-    data = page(runs)
-    assert f"<h3>/fsx ({system})</h3>" in data
-    assert re.findall(r"<figcaption>(.*?)</figcaption>", data) == [
+    html = page(runs)
+    assert f"<h3>/fsx ({system})</h3>" in html
+    assert re.findall(r"<figcaption>(.*?)</figcaption>", html) == [
         "throughput, of what it is made for: at most 120 %",
         "network throughput: at most 20 %",
         "disk throughput: at most 25 %",
         "disk IOPS: at most 5 %",
         "CPU: at most 7 %",
     ]
-    assert [figure.count('class="line ') for figure in data.split("</figure>")] == [1, 2, 2, 5, 1, 0]
-    assert "OST0003" in data
+    assert [figure.count('class="line ') for figure in html.split("</figure>")] == [1, 2, 2, 5, 1, 0]
+    assert "OST0003" in html
 
 
 def test_missing_minutes_are_gaps_and_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:

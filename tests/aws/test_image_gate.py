@@ -48,15 +48,15 @@ def subnet(service: Service) -> str:
 def launched_as(manager: SystemsManager, image: NodeImage) -> Iterator[Node]:
     """Have Systems Manager's commands run on a fake node."""
     with entered(with_agent(image)) as node:
-        manager.run = lambda _target, words: in_nodes({"": node})("", words)
+        manager.run = lambda _target, command: in_nodes({"": node})("", command)
         yield node
 
 
 def gate(
-    folder: Path, subnet: str, *words: str, script: Path = CI / "gate.sh", **further: str
+    folder: Path, subnet: str, *arguments: str, script: Path = CI / "gate.sh", **further: str
 ) -> subprocess.CompletedProcess[str]:
     """Run gate.sh as a pipeline does."""
-    data = {
+    variables = {
         "RUN": "run-1",
         "IMAGE": "ami-12345678",
         "INSTANCE_TYPE": "p5.48xlarge",
@@ -69,9 +69,9 @@ def gate(
         **further,
     }
     return subprocess.run(
-        ["sh", str(script), *words],
+        ["sh", str(script), *arguments],
         cwd=folder,
-        env=os.environ | data,
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -81,8 +81,12 @@ def gate(
 
 def states(service: Service) -> list[str]:
     """The states of all instances of the run."""
-    found = boto3.client("ec2").describe_instances(Filters=[{"Name": f"tag:{TAG}", "Values": ["run-1"]}])
-    return [one["State"]["Name"] for reservation in found["Reservations"] for one in reservation["Instances"]]
+    reservations = boto3.client("ec2").describe_instances(Filters=[{"Name": f"tag:{TAG}", "Values": ["run-1"]}])
+    return [
+        instance["State"]["Name"]
+        for reservation in reservations["Reservations"]
+        for instance in reservation["Instances"]
+    ]
 
 
 CLUSTERPROOF = str(Path(sys.executable).with_name("clusterproof"))
@@ -126,9 +130,9 @@ def test_the_gate_that_the_wheel_brings_gates_with_what_is_installed(
     exit_code: int,
 ) -> None:
     put, (line,) = DEVIATIONS[deviation] if deviation else (lambda image: image, ("6 passed",))
-    data = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-v -k manifest"}
+    variables = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-v -k manifest"}
     for _ in launched_as(manager, put(healthy_p5())):
-        ran = gate(folder, subnet, script=installed.package / "integrations" / "ci" / "gate.sh", **data)
+        ran = gate(folder, subnet, script=installed.package / "integrations" / "ci" / "gate.sh", **variables)
     assert ran.returncode == exit_code, ran.stdout + ran.stderr
     assert line in " ".join(ran.stdout.split())
     assert f"rootdir: {installed.package}" in ran.stdout
@@ -146,7 +150,7 @@ def without_daemons(image: NodeImage) -> NodeImage:
 
 
 @pytest.mark.parametrize(
-    ("image", "exit_code", "words"),
+    ("image", "exit_code", "message"),
     [
         (healthy_p5(), 0, ""),
         (with_memlock(healthy_p5(), LITTLE, "slurmd"), 1, "memlock is 8 MiB for slurmd; expected at least"),
@@ -163,12 +167,12 @@ def without_daemons(image: NodeImage) -> NodeImage:
     ids=["healthy", "slurmd", "logins", "logins as EFA's installer sets them", "nobody"],
 )
 def test_the_gate_evaluates_the_limits_that_jobs_inherit_and_not_the_agents_own(
-    folder: Path, subnet: str, manager: SystemsManager, image: NodeImage, exit_code: int, words: str
+    folder: Path, subnet: str, manager: SystemsManager, image: NodeImage, exit_code: int, message: str
 ) -> None:
     for _ in launched_as(manager, with_memlock(image, LITTLE)):
         ran = gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k memlock")
     assert ran.returncode == exit_code, ran.stdout + ran.stderr
-    assert words in " ".join(ran.stdout.split())
+    assert message in " ".join(ran.stdout.split())
 
 
 @pytest.mark.parametrize("status", [0, 1, 4, 10])
@@ -220,9 +224,11 @@ def test_an_instance_that_may_not_be_terminated_is_named(folder: Path, subnet: s
 def test_the_instance_ends_itself_should_the_pipelines_machine_die(folder: Path, subnet: str, service: Service) -> None:
     gate(folder, subnet, CLUSTERPROOF="true", LIFETIME_MINUTES="45")
     ec2 = boto3.client("ec2")
-    (one,) = (i for r in ec2.describe_instances()["Reservations"] for i in r["Instances"])
-    data = ec2.describe_instance_attribute(InstanceId=one["InstanceId"], Attribute="instanceInitiatedShutdownBehavior")
-    assert data["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
+    (instance,) = (i for r in ec2.describe_instances()["Reservations"] for i in r["Instances"])
+    attribute = ec2.describe_instance_attribute(
+        InstanceId=instance["InstanceId"], Attribute="instanceInitiatedShutdownBehavior"
+    )
+    assert attribute["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
     assert (folder / "reports" / "user-data").read_text() == "#!/bin/sh\nshutdown -P +45\n"
 
 
@@ -234,7 +240,9 @@ def test_its_policy_allows_what_it_calls_and_nothing_that_it_does_not(
         gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k manifest")
     statements = json.loads((CI / "iam.json").read_text())["Statement"]
     allowed = {
-        one for data in statements for one in ([data["Action"]] if isinstance(data["Action"], str) else data["Action"])
+        action
+        for statement in statements
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }
     called = {call for call in service.signed if not call.endswith(":")}
     assert called <= allowed, called - allowed

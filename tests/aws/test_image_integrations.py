@@ -29,8 +29,8 @@ needs_shellcheck = pytest.mark.skipif(
 
 def component() -> dict[str, Any]:
     """Image Builder's component."""
-    data: dict[str, Any] = yaml.safe_load(COMPONENT.read_text())
-    return data
+    document: dict[str, Any] = yaml.safe_load(COMPONENT.read_text())
+    return document
 
 
 def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> list[dict[str, Any]]:
@@ -40,8 +40,8 @@ def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> li
         text = text.replace(f"{{{{ {name} }}}}", value)
     assert "{{" not in text
     (phase,) = yaml.safe_load(text)["phases"]
-    found: list[dict[str, Any]] = phase["steps"]
-    return found
+    phase_steps: list[dict[str, Any]] = phase["steps"]
+    return phase_steps
 
 
 def shell_parts() -> dict[str, str]:
@@ -62,21 +62,21 @@ def shell_parts() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", shell_parts())
 def test_every_piece_of_shell_is_shell(name: str) -> None:
-    data = subprocess.run(["sh", "-n"], input=shell_parts()[name], capture_output=True, text=True, check=False)
-    assert (data.returncode, data.stderr) == (0, "")
+    ended = subprocess.run(["sh", "-n"], input=shell_parts()[name], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @needs_shellcheck
 @pytest.mark.parametrize("name", shell_parts())
 def test_shellcheck_has_nothing_to_say(name: str) -> None:
-    data = subprocess.run(["shellcheck", "-"], input=shell_parts()[name], capture_output=True, text=True, check=False)
-    assert data.returncode == 0, data.stdout
+    ended = subprocess.run(["shellcheck", "-"], input=shell_parts()[name], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
 
 
 def test_the_component_has_the_form_that_image_builder_reads() -> None:
-    data = component()
-    assert (data["schemaVersion"], [phase["name"] for phase in data["phases"]]) == (1.0, ["test"])
-    named = {name: rule for parameter in data["parameters"] for name, rule in parameter.items()}
+    document = component()
+    assert (document["schemaVersion"], [phase["name"] for phase in document["phases"]]) == (1.0, ["test"])
+    named = {name: rule for parameter in document["parameters"] for name, rule in parameter.items()}
     assert named.keys() == {*PARAMETERS, "Options"}
     assert all(rule["type"] == "string" and rule["description"] for rule in named.values())
     assert set(re.findall(r"\{\{ (\w+) \}\}", COMPONENT.read_text())) == named.keys()
@@ -121,8 +121,8 @@ def run_component(
     ended = {}
     for step in steps(options, path, **further):
         if step["action"] == "S3Download":
-            (asked,) = step["inputs"]
-            (node.root / asked["destination"].lstrip("/")).write_text(manifest_text(good()))
+            (download,) = step["inputs"]
+            (node.root / download["destination"].lstrip("/")).write_text(manifest_text(good()))
         elif step["action"] == "ExecuteBash":
             (command,) = step["inputs"]["commands"]
             ran = node.run(["bash", "-c", command], env={"PATH": PATH}, timeout=600)
@@ -134,8 +134,8 @@ def run_component(
 def test_the_component_passes_a_good_image_and_writes_its_reports() -> None:
     with entered(with_installer(healthy_p5())) as node:
         ended = run_component(node, "-m ami -k 'manifest or image'")
-        data = {name: ran.returncode for name, ran in ended.items()}
-        assert data == dict.fromkeys(("Install", "Settle", "Gate"), 0), ended["Gate"].stdout + ended["Gate"].stderr
+        statuses = {name: ran.returncode for name, ran in ended.items()}
+        assert statuses == dict.fromkeys(("Install", "Settle", "Gate"), 0), ended["Gate"].stdout + ended["Gate"].stderr
         written = {path.name for path in (node.root / "var/tmp/clusterproof/reports").iterdir()}
         assert written == {*FILES, "recording"}
         assert not (node.root / "var/tmp/clusterproof/runs").exists()
@@ -156,8 +156,8 @@ def test_the_component_that_the_wheel_brings_installs_the_wheel_and_gates(wheel:
     path = installed.package / "integrations" / "image-builder" / COMPONENT.name
     with entered(with_python(healthy_p5())) as node:
         ended = run_component(node, "-v -m ami -k 'manifest or image'", path, Package=str(wheel))
-        data = {name: (ran.returncode, ran.stderr) for name, ran in ended.items()}
-        assert data == dict.fromkeys(("Install", "Settle", "Gate"), (0, b"")), ended["Gate"].stdout
+        results = {name: (ran.returncode, ran.stderr) for name, ran in ended.items()}
+        assert results == dict.fromkeys(("Install", "Settle", "Gate"), (0, b"")), ended["Gate"].stdout
         assert b"rootdir: /var/tmp/clusterproof/lib/" in ended["Gate"].stdout
 
 

@@ -17,20 +17,20 @@ WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 
 def refused(text: str, **settings: str) -> str:
     """The error for an invalid X."""
-    with pytest.raises(InventoryError) as said:
+    with pytest.raises(InventoryError) as error:
         resolve(text, settings)
-    assert "\n" not in str(said.value)
-    return str(said.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize("text", [NAME, ARN])
 def test_a_hyperpod_cluster_is_named_by_its_name_or_arn(service: Service, text: str) -> None:
     with_cluster(service, WORKERS)
-    found = resolve(text)
-    assert (found.name, found.connection) == (NAME, "hyperpod")
-    assert found.settings == {"region": "us-west-2", "arn": ARN}
-    assert [target.instance_type for target in found.targets] == ["p5.48xlarge"] * 3
-    first = found.targets[0]
+    cluster = resolve(text)
+    assert (cluster.name, cluster.connection) == (NAME, "hyperpod")
+    assert cluster.settings == {"region": "us-west-2", "arn": ARN}
+    assert [target.instance_type for target in cluster.targets] == ["p5.48xlarge"] * 3
+    first = cluster.targets[0]
     assert first.address == f"sagemaker-cluster:{ID}_workers-{instance_id('workers-0')}"
     assert first.name.startswith("ip-10-")
     assert "." not in first.name
@@ -39,25 +39,25 @@ def test_a_hyperpod_cluster_is_named_by_its_name_or_arn(service: Service, text: 
 
 def test_every_page_of_a_large_cluster_is_read(service: Service) -> None:
     with_cluster(service, {"workers": ("ml.p5.48xlarge", 1200)})
-    found = resolve(NAME)
-    assert len({target.address for target in found.targets}) == 1200
+    cluster = resolve(NAME)
+    assert len({target.address for target in cluster.targets}) == 1200
     assert service.calls.count("ListClusterNodes") == 12
 
 
 def test_controllers_and_login_nodes_are_recognised_and_left_out(service: Service) -> None:
     with_cluster(service, WORKERS | {"controller-machine": ("ml.m5.xlarge", 1), "login-group": ("ml.m5.xlarge", 2)})
-    found = resolve(NAME)
-    assert {target.group for target in found.targets} == {"workers"}
-    assert found.notes == ("not validated: 1 controller and 2 logins",)
+    cluster = resolve(NAME)
+    assert {target.group for target in cluster.targets} == {"workers"}
+    assert cluster.notes == ("not validated: 1 controller and 2 logins",)
 
 
 def test_the_role_that_the_api_returns_takes_precedence_over_the_groups_name(service: Service) -> None:
     with_cluster(service, {"controller-lookalikes": ("ml.p5.48xlarge", 1), "brain": ("ml.m5.xlarge", 1)})
     describe = service.changes["DescribeCluster"]
 
-    def with_roles(data: dict[str, Any]) -> None:
-        describe(data)
-        for group, role in zip(data["InstanceGroups"], ("Compute", "Controller"), strict=True):
+    def with_roles(description: dict[str, Any]) -> None:
+        describe(description)
+        for group, role in zip(description["InstanceGroups"], ("Compute", "Controller"), strict=True):
             group["SlurmConfig"] = {"NodeType": role}
 
     service.rewrites("DescribeCluster", with_roles)
@@ -68,9 +68,9 @@ def test_nodes_of_one_name_are_distinguished_by_their_ids(service: Service) -> N
     with_cluster(service, WORKERS)
     listed = service.served["ListClusterNodes"]
 
-    def nameless(asked: dict[str, Any]) -> dict[str, Any]:
-        data: Any = listed(asked)
-        nodes = [{**node, "PrivateDnsHostname": "ip-10-0-0-1.internal"} for node in data["ClusterNodeSummaries"]]
+    def nameless(request: dict[str, Any]) -> dict[str, Any]:
+        page: Any = listed(request)
+        nodes = [{**node, "PrivateDnsHostname": "ip-10-0-0-1.internal"} for node in page["ClusterNodeSummaries"]]
         return {"ClusterNodeSummaries": nodes}
 
     service.serves("ListClusterNodes", nameless)
@@ -83,9 +83,9 @@ def test_a_node_that_two_pages_list_is_one_node(service: Service) -> None:
     with_cluster(service, WORKERS)
     listed = service.served["ListClusterNodes"]
 
-    def shifted(asked: dict[str, Any]) -> dict[str, Any]:
-        data: Any = listed(asked)
-        return {"ClusterNodeSummaries": [*data["ClusterNodeSummaries"], data["ClusterNodeSummaries"][0]]}
+    def shifted(request: dict[str, Any]) -> dict[str, Any]:
+        page: Any = listed(request)
+        return {"ClusterNodeSummaries": [*page["ClusterNodeSummaries"], page["ClusterNodeSummaries"][0]]}
 
     service.serves("ListClusterNodes", shifted)
     assert len({target.name for target in resolve(NAME).targets}) == len(resolve(NAME).targets) == 3
@@ -105,9 +105,9 @@ def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     with_cluster(service, WORKERS)
     (tmp_path / NAME).write_text('[[group]]\nnodes = "gpu001"\n')
     monkeypatch.chdir(tmp_path)
-    found = resolve(NAME)
-    assert [target.name for target in found.targets] == ["gpu001"]
-    assert found.notes == ("the name is that of a file here; for a HyperPod cluster called so, give its ARN",)
+    cluster = resolve(NAME)
+    assert [target.name for target in cluster.targets] == ["gpu001"]
+    assert cluster.notes == ("the name is that of a file here; for a HyperPod cluster called so, give its ARN",)
     assert resolve(ARN).connection == "hyperpod"
     assert "DescribeCluster" in service.calls
 
@@ -164,7 +164,7 @@ def test_the_command_lines_region_outranks_the_environments(service: Service) ->
 def launched(service: Service, count: int, **tags: str) -> list[str]:
     """Running EC2 instances."""
     ec2 = client(service, "ec2")
-    data = ec2.run_instances(
+    response = ec2.run_instances(
         ImageId="ami-12345678",
         MinCount=count,
         MaxCount=count,
@@ -173,7 +173,7 @@ def launched(service: Service, count: int, **tags: str) -> list[str]:
             {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
         ],
     )
-    return sorted(instance["InstanceId"] for instance in data["Instances"])
+    return sorted(instance["InstanceId"] for instance in response["Instances"])
 
 
 def shown(cluster: Cluster) -> list[tuple[str, str]]:
@@ -183,16 +183,16 @@ def shown(cluster: Cluster) -> list[tuple[str, str]]:
 def test_instances_are_found_by_a_tag(service: Service) -> None:
     ids = launched(service, 3, Team="pretraining")
     launched(service, 2, Team="other")
-    found = resolve("ec2:tag:Team=pretraining")
-    assert shown(found) == [(instance, "p5.48xlarge") for instance in ids]
-    assert found.connection == "ssm"
+    cluster = resolve("ec2:tag:Team=pretraining")
+    assert shown(cluster) == [(instance, "p5.48xlarge") for instance in ids]
+    assert cluster.connection == "ssm"
 
 
 def test_instances_are_found_by_their_ids(service: Service) -> None:
     ids = launched(service, 3, Name="gpu")
-    found = resolve(f"ec2:{','.join(ids[:2])}")
-    assert shown(found) == [(instance, "p5.48xlarge") for instance in ids[:2]]
-    assert [target.name for target in found.targets] == ids[:2]  # all are called gpu
+    cluster = resolve(f"ec2:{','.join(ids[:2])}")
+    assert shown(cluster) == [(instance, "p5.48xlarge") for instance in ids[:2]]
+    assert [target.name for target in cluster.targets] == ids[:2]  # all are called gpu
 
 
 def test_a_recording_of_an_instance_whose_name_has_two_lines_is_read_back(service: Service, tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_a_recording_of_an_instance_whose_name_has_two_lines_is_read_back(servic
 def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place(service: Service) -> None:
     ids = launched(service, 3, Name="gpu")
     client(service, "ec2").create_tags(Resources=ids[:1], Tags=[{"Key": "Name", "Value": ids[2]}])
-    found = resolve(f"ec2:{','.join(ids)}")
-    assert [(target.name, target.address) for target in found.targets] == [(one, one) for one in ids]
+    cluster = resolve(f"ec2:{','.join(ids)}")
+    assert [(target.name, target.address) for target in cluster.targets] == [(instance, instance) for instance in ids]
 
 
 @pytest.mark.parametrize("by_tag", [False, True], ids=["by id", "by tag"])
@@ -213,13 +213,13 @@ def test_a_stopped_instance_is_left_out_and_noted(service: Service, by_tag: bool
     ids = launched(service, 3, Name="gpu")
     client(service, "ec2").stop_instances(InstanceIds=ids[:1])
     client(service, "ec2").terminate_instances(InstanceIds=ids[2:])
-    found = resolve("ec2:tag:Name=gpu" if by_tag else f"ec2:{','.join(ids[:2])}")
-    assert [target.name for target in found.targets] == ["gpu"]
-    assert found.notes == ("not validated: 1 that do not run",)
+    cluster = resolve("ec2:tag:Name=gpu" if by_tag else f"ec2:{','.join(ids[:2])}")
+    assert [target.name for target in cluster.targets] == ["gpu"]
+    assert cluster.notes == ("not validated: 1 that do not run",)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("ec2:", "it names no instance"),
         ("ec2:gpu001", "'gpu001' is not an instance id; expected ec2:tag:Key=Value"),
@@ -229,8 +229,8 @@ def test_a_stopped_instance_is_left_out_and_noted(service: Service, by_tag: bool
         ("asg:nowhere", "no Auto Scaling group 'nowhere' in us-west-2"),
     ],
 )
-def test_what_names_no_instance_is_one_line(service: Service, text: str, words: str) -> None:
-    assert words in refused(text)
+def test_what_names_no_instance_is_one_line(service: Service, text: str, message: str) -> None:
+    assert message in refused(text)
 
 
 def test_the_instances_of_an_auto_scaling_group_are_found(service: Service) -> None:
@@ -245,6 +245,6 @@ def test_the_instances_of_an_auto_scaling_group_are_found(service: Service) -> N
         AvailabilityZones=["us-west-2a"],
         LaunchTemplate={"LaunchTemplateId": template},
     )
-    found = resolve("asg:gpus")
-    assert len(found.targets) == 2
-    assert {target.group for target in found.targets} == {"gpus"}
+    cluster = resolve("asg:gpus")
+    assert len(cluster.targets) == 2
+    assert {target.group for target in cluster.targets} == {"gpus"}

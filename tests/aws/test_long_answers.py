@@ -76,14 +76,14 @@ def evaluated(evidence: NodeEvidence) -> Mapping[str, Result]:
 
 
 def test_a_storm_in_the_log_of_lustre_leaves_an_instance_reached_with_all_its_verdicts(sick: NodeImage) -> None:
-    data = evaluated(through_ssm())
+    by_check = evaluated(through_ssm())
     direct = evaluated(probed(sick, NODE.name))
     for check, result in direct.items():
-        found = {finding.verdict for finding in data[check].findings} - CUT
-        assert found == {finding.verdict for finding in result.findings} - CUT, check
-    assert data["gpu.no_xid"].verdict is Verdict.FAIL
-    assert data["storage.file_system_errors"].verdict is Verdict.INCOMPLETE
-    assert "concern: " in data["storage.file_system_errors"].message
+        verdicts = {finding.verdict for finding in by_check[check].findings} - CUT
+        assert verdicts == {finding.verdict for finding in result.findings} - CUT, check
+    assert by_check["gpu.no_xid"].verdict is Verdict.FAIL
+    assert by_check["storage.file_system_errors"].verdict is Verdict.INCOMPLETE
+    assert "concern: " in by_check["storage.file_system_errors"].message
 
 
 def test_what_was_cut_is_incomplete_with_a_word_and_never_a_pass(sick: NodeImage) -> None:
@@ -92,15 +92,15 @@ def test_what_was_cut_is_incomplete_with_a_word_and_never_a_pass(sick: NodeImage
     assert set(log["cut"]) == {"file_servers"}
     recovered = [line for line in log["lines"] if "OST" not in line[1]]
     healed = replace(evidence.collectors["kernel_log"], value={**log, "lines": recovered})
-    data = evaluated(replace(evidence, collectors={**evidence.collectors, "kernel_log": healed}))
-    result = data["storage.file_system_errors"]
+    by_check = evaluated(replace(evidence, collectors={**evidence.collectors, "kernel_log": healed}))
+    result = by_check["storage.file_system_errors"]
     assert result.verdict is Verdict.INCOMPLETE
     assert f"{log['cut']['file_servers'][0]} lines of the kernel log were cut" in result.message
 
 
 def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manager: SystemsManager) -> None:
     run = manager.run
-    manager.run = lambda target, words: b"noise\n" * 2000 + run(target, words)
+    manager.run = lambda target, command: b"noise\n" * 2000 + run(target, command)
     evidence = through_ssm()
     assert evidence.unreached is None
     statuses = {name: collector.status for name, collector in evidence.collectors.items()}
@@ -109,7 +109,7 @@ def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manag
     cut = next(collector for collector in evidence.collectors.values() if collector.status is Status.CUT)
     assert cut.too_long
     assert "24,000 characters that SSM shows" in cut.detail
-    data = evaluated(evidence)
-    assert data["node.reachable"].verdict is Verdict.PASS
-    assert data["node.evidence_complete"].verdict is Verdict.INCOMPLETE
-    assert data["node.evidence_complete"].message.startswith("cut from the answer: ")
+    by_check = evaluated(evidence)
+    assert by_check["node.reachable"].verdict is Verdict.PASS
+    assert by_check["node.evidence_complete"].verdict is Verdict.INCOMPLETE
+    assert by_check["node.evidence_complete"].message.startswith("cut from the answer: ")

@@ -54,11 +54,11 @@ def cluster_with(cluster: Cluster, settings: Mapping[str, str]) -> Cluster:
 
 def test_a_page_of_nodes_is_a_cluster(vpc: Vpc) -> None:
     hyperpod(vpc, PAGE)
-    found = resolve(NAME)
-    assert (found.connection, len(found.targets)) == ("hyperpod", PAGE)
-    assert {target.instance_type for target in found.targets} == {"p5.48xlarge"}
-    assert output_of(found, "hyperpod").value["cluster"]["ClusterStatus"] == "InService"
-    assert len(output_of(found, "hyperpod_nodes").value["nodes"]) == PAGE
+    cluster = resolve(NAME)
+    assert (cluster.connection, len(cluster.targets)) == ("hyperpod", PAGE)
+    assert {target.instance_type for target in cluster.targets} == {"p5.48xlarge"}
+    assert output_of(cluster, "hyperpod").value["cluster"]["ClusterStatus"] == "InService"
+    assert len(output_of(cluster, "hyperpod_nodes").value["nodes"]) == PAGE
 
 
 def test_a_service_that_returns_a_page_twice_is_refused_and_not_asked_for_ever(vpc: Vpc) -> None:
@@ -92,6 +92,6 @@ def instances(vpc: Vpc) -> Cluster:
         SubnetId=vpc.near,
         SecurityGroupIds=[vpc.security_group],
     )
-    found = resolve("ec2:" + ",".join(one["InstanceId"] for one in launched["Instances"]))
-    assert len(found.targets) == 2
-    return found
+    cluster = resolve("ec2:" + ",".join(instance["InstanceId"] for instance in launched["Instances"]))
+    assert len(cluster.targets) == 2
+    return cluster

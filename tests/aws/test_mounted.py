@@ -56,9 +56,9 @@ OPENZFS = {
 def test_a_source_is_of_the_file_system_that_it_shows(
     kind: str, source: str, system: dict[str, Any], is_its: bool
 ) -> None:
-    found = source_of(kind, source)
-    assert found is not None
-    assert found.is_of(system) is is_its
+    parsed = source_of(kind, source)
+    assert parsed is not None
+    assert parsed.is_of(system) is is_its
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_other_mounts_are_none_of_fsx(kind: str, source: str) -> None:
     ],
 )
 def test_what_the_probe_reads_off_the_kernel_is_understood(line: str, system: dict[str, Any]) -> None:
-    data = mounts._mount(line)
-    found = source_of(data["type"], data["source"])
-    assert found is not None
-    assert found.is_of(system)
+    mount = mounts._mount(line)
+    parsed = source_of(mount["type"], mount["source"])
+    assert parsed is not None
+    assert parsed.is_of(system)
 
 
 def test_what_a_node_mounts_is_taken_from_its_evidence() -> None:
-    data = node("gpu001", mounts=mounting(("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")))
-    assert list(sources_of(data)) == [Source("lustre", "10.1.71.197@tcp:/oyuutbev")]
+    evidence = node("gpu001", mounts=mounting(("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")))
+    assert list(sources_of(evidence)) == [Source("lustre", "10.1.71.197@tcp:/oyuutbev")]
 
 
 json = st.recursive(
@@ -127,10 +127,10 @@ def test_whatever_a_node_reports_its_sources_are_read_without_an_error(data: obj
 
 @given(st.text(max_size=40), st.sampled_from(["lustre", "nfs", "nfs4"]))
 def test_every_source_survives_the_way_through_the_settings(text: str, kind: str) -> None:
-    data = list(sources_of(node("gpu001", mounts=mounting((kind, f"host:/{text}", "/x")))))
-    lines = as_setting(data).split("\n") if data else []
-    assert [Source(*line.split(" ", 1)) for line in lines] == data
-    assert bool(data) == ("\n" not in text)
+    sources = list(sources_of(node("gpu001", mounts=mounting((kind, f"host:/{text}", "/x")))))
+    lines = as_setting(sources).split("\n") if sources else []
+    assert [Source(*line.split(" ", 1)) for line in lines] == sources
+    assert bool(sources) == ("\n" not in text)
 
 
 def test_only_so_many_sources_are_kept() -> None:

@@ -38,7 +38,7 @@ def ran_on_nodes(
 
 
 @pytest.mark.parametrize(
-    ("config", "verdict", "words"),
+    ("config", "verdict", "message"),
     [
         (config_of(LAYERS | {"workers-2": ["nn-1", "nn-2", "nn-3"]}), Verdict.PASS, ""),
         (
@@ -54,11 +54,11 @@ def ran_on_nodes(
     ids=["one network node", "two network nodes", "a node that is not in the file", "no labels", "no file", "not JSON"],
 )
 def test_network_layers_of_hyperpod_nodes_are_what_they_say_themselves(
-    runs: Runs, service: Service, manager: SystemsManager, tmp_path: Path, config: str, verdict: Verdict, words: str
+    runs: Runs, service: Service, manager: SystemsManager, tmp_path: Path, config: str, verdict: Verdict, message: str
 ) -> None:
     ran_on_nodes(runs, service, manager, tmp_path / "root", config)
     assert verdicts(runs) == {"control_plane.network_layers": verdict}, messages(runs)
-    assert words in messages(runs)
+    assert message in messages(runs)
 
 
 def test_a_site_says_how_many_network_nodes_it_expects(
@@ -74,8 +74,8 @@ def test_the_page_has_every_network_layer(
     runs: Runs, service: Service, manager: SystemsManager, tmp_path: Path
 ) -> None:
     config = config_of(LAYERS | {"workers-2": ["nn-1", "<nn-5>", "nn-4"]})
-    data = ran_on_nodes(runs, service, manager, tmp_path / "root", config, "--html", "page.html")
-    data.stdout.fnmatch_lines(["topology    workers in 2 network nodes: 2 in nn-3, 1 in nn-4"])
+    ended = ran_on_nodes(runs, service, manager, tmp_path / "root", config, "--html", "page.html")
+    ended.stdout.fnmatch_lines(["topology    workers in 2 network nodes: 2 in nn-3, 1 in nn-4"])
     page = (runs.folder / "page.html").read_text()
     assert "<td>–</td><td>nn-1</td><td>&lt;nn-5&gt;</td><td>nn-4</td><td>–</td><td>1</td><td>ip-10-181-0-3</td>" in page
 
@@ -94,7 +94,9 @@ def test_instances_that_are_as_they_should_be_pass(runs: Runs, service: Service,
     with_instances(service)
     ran_on_instances(runs)
     assert found(runs) == {}, messages(runs)
-    not_applicable = {name.partition(".")[2] for name, data in verdicts(runs).items() if data is Verdict.NOT_APPLICABLE}
+    not_applicable = {
+        name.partition(".")[2] for name, verdict in verdicts(runs).items() if verdict is Verdict.NOT_APPLICABLE
+    }
     assert not_applicable == {*OF_HYPERPOD, "ultraserver_block"}
     assert messages(runs).count(f"{TEAM} is not a HyperPod cluster") == len(OF_HYPERPOD)
     assert not {"DescribeCluster", "ListClusterNodes"} & set(service.calls)
@@ -125,18 +127,18 @@ def public(service: Service) -> None:
 
 def on_two_network_nodes(service: Service) -> None:
     _, ids = with_instances(service)
-    with_topology(service, {one: ["nn-1", "nn-2", f"nn-{3 + (one == ids[0])}"] for one in ids})
+    with_topology(service, {instance: ["nn-1", "nn-2", f"nn-{3 + (instance == ids[0])}"] for instance in ids})
 
 
 def topology_of_two(service: Service) -> None:
     _, ids = with_instances(service)
-    with_topology(service, {one: ["nn-1", "nn-2", "nn-3"] for one in ids[:2]})
+    with_topology(service, {instance: ["nn-1", "nn-2", "nn-3"] for instance in ids[:2]})
 
 
 def in_two_ultraservers(service: Service) -> None:
     _, ids = with_instances(service)
-    blocks = {one: f"cb-{int(one == ids[0])}" for one in ids}
-    with_topology(service, {one: ["nn-1", "nn-2", "nn-3"] for one in ids}, blocks)
+    blocks = {instance: f"cb-{int(instance == ids[0])}" for instance in ids}
+    with_topology(service, {instance: ["nn-1", "nn-2", "nn-3"] for instance in ids}, blocks)
 
 
 def few_interfaces(service: Service) -> None:
@@ -166,9 +168,9 @@ def test_a_fault_of_instances_changes_its_verdicts_and_no_other(
 ) -> None:
     put(service)
     ran_on_instances(runs)
-    expected, words = FAULTS[put]
+    expected, message = FAULTS[put]
     assert found(runs) == expected, messages(runs)
-    assert words in messages(runs)
+    assert message in messages(runs)
 
 
 def test_types_without_a_topology_have_no_network_layers(runs: Runs, service: Service, manager: SystemsManager) -> None:
@@ -225,8 +227,8 @@ def deny_the_second(service: Service, action: str) -> None:
 @given(st.dictionaries(st.text("abc", min_size=1), st.sampled_from(["", "x", "y", "z"]), min_size=1))
 def test_every_node_is_in_one_place_or_unknown(place_of: Mapping[str, str]) -> None:
     (spread,) = spreads([JobGroup("g", tuple(place_of))], place_of)
-    data: Sequence[str] = [node for nodes in spread.places.values() for node in nodes]
-    assert sorted([*data, *spread.unknown]) == sorted(place_of)
+    placed: Sequence[str] = [node for nodes in spread.places.values() for node in nodes]
+    assert sorted([*placed, *spread.unknown]) == sorted(place_of)
     assert set(spread.places) == set(place_of.values()) - {""}
     counts = [len(nodes) for nodes in spread.places.values()]
     assert counts == sorted(counts, reverse=True)

@@ -55,7 +55,7 @@ def test_nothing_is_written_but_metrics_and_those_only_where_an_option_asks_for_
     assert {row.action: row.opt_in for row in aws_actions().values() if row.opt_in} == {
         "cloudwatch:PutMetricData": "--cloudwatch"
     }
-    (statement,) = (data for data in policy()["Statement"] if "cloudwatch:PutMetricData" in data["Action"])
+    (statement,) = (entry for entry in policy()["Statement"] if "cloudwatch:PutMetricData" in entry["Action"])
     assert statement["Action"] == ["cloudwatch:PutMetricData"]
     assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "NAMESPACE"}}
 
@@ -99,5 +99,5 @@ def test_everything_that_a_whole_run_over_instances_calls_is_allowed(
 
 def test_no_call_goes_past_the_table() -> None:
     plugins = Path(ROOT) / "plugins"
-    found = [path for path in plugins.rglob("*.py") if "import boto3" in path.read_text(encoding="utf-8")]
-    assert [str(path.relative_to(plugins)) for path in found] == ["aws/__init__.py"]
+    paths = [path for path in plugins.rglob("*.py") if "import boto3" in path.read_text(encoding="utf-8")]
+    assert [str(path.relative_to(plugins)) for path in paths] == ["aws/__init__.py"]

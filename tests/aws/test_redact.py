@@ -25,33 +25,33 @@ from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 LAYER = "nn-{:017x}"
-SAID = (
+MESSAGE = (
     "User: arn:aws:sts::999988887777:assumed-role/Administrators/alice may not use vpc-0aaaabbbbccccdddd of "
     f"111122223333 in {ARN} on {instance_id('workers-1')} at {private_name('workers-1')}"
 )
-SAID_NAMES = ("999988887777", "111122223333", "Administrators", "alice", "vpc-0aaaabbbbccccdddd")
+NAMES_IN_MESSAGE = ("999988887777", "111122223333", "Administrators", "alice", "vpc-0aaaabbbbccccdddd")
 
 
 def ran(runs: Runs, folder: str, *arguments: str) -> dict[str, str]:
     """Run with every possible output into this folder; returns all that was written and printed, by location."""
     into = runs.folder / folder
     into.mkdir()
-    data = runs.run(
+    ended = runs.run(
         *arguments,
         *("--results", str(into / "results.jsonl"), "--record", str(into / "recorded")),
         *("--html", str(into / "page.html"), "--junitxml", str(into / "junit.xml"), "-rA"),
     )
     files = [path for path in into.rglob("*") if path.is_file()]
-    said = "\n".join([*data.outlines, *data.errlines])
-    return {"said": said, "names": "\n".join(map(str, files)), **{path.name: path.read_text() for path in files}}
+    output = "\n".join([*ended.outlines, *ended.errlines])
+    return {"said": output, "names": "\n".join(map(str, files)), **{path.name: path.read_text() for path in files}}
 
 
 def verdicts(runs: Runs, folder: str) -> dict[str, Verdict]:
     return {result.check: result.verdict for result in read_results(runs.folder / folder / "results.jsonl")}
 
 
-def surviving(data: dict[str, str], names: list[str]) -> list[tuple[str, str]]:
-    return [(where, name) for where, text in data.items() for name in names if name.lower() in text.lower()]
+def surviving(texts: dict[str, str], names: list[str]) -> list[tuple[str, str]]:
+    return [(where, name) for where, text in texts.items() for name in names if name.lower() in text.lower()]
 
 
 def ill(service: Service, vpc: Vpc) -> str:
@@ -59,12 +59,12 @@ def ill(service: Service, vpc: Vpc) -> str:
     ec2 = client(service, "ec2")
     other = ec2.create_security_group(GroupName="other", Description="other", VpcId=vpc.id)["GroupId"]
 
-    def of_cluster(data: dict[str, Any]) -> None:
-        data["FailureMessage"] = SAID
-        data["VpcConfig"]["SecurityGroupIds"] = [vpc.security_group, other]
+    def of_cluster(description: dict[str, Any]) -> None:
+        description["FailureMessage"] = MESSAGE
+        description["VpcConfig"]["SecurityGroupIds"] = [vpc.security_group, other]
 
     def of_nodes(rows: list[dict[str, Any]]) -> None:
-        rows[0]["InstanceStatus"] = {"Status": "Failure", "Message": SAID}
+        rows[0]["InstanceStatus"] = {"Status": "Failure", "Message": MESSAGE}
         for row, name in zip(rows, ("alpha", "beta", "beta"), strict=False):
             row["UltraServerInfo"] = {"Id": f"ultra-{name}", "Type": "ml.u-p6e-gb200x72"}
 
@@ -83,7 +83,7 @@ def test_no_name_of_a_hyperpod_cluster_survives_and_the_verdicts_stay(
     with_nodes(manager, tmp_path / "root", config_of(layers))
     arguments = ("--cluster", NAME, "--host-root", str(tmp_path / "root"), CHECKS)
     plain = ran(runs, "plain", *arguments)
-    names = [NAME, ID, ARN, "123456789012", vpc.id, vpc.near, vpc.security_group, other, vpc.private, *SAID_NAMES]
+    names = [NAME, ID, ARN, "123456789012", vpc.id, vpc.near, vpc.security_group, other, vpc.private, *NAMES_IN_MESSAGE]
     names += ["ultra-alpha", "ultra-beta", LAYER.format(1), LAYER.format(3)]
     for number in range(3):
         names += [instance_id(f"workers-{number}"), private_name(f"workers-{number}").partition(".")[0]]
@@ -110,8 +110,8 @@ def test_a_recording_with_names_is_redacted_when_it_is_replayed(runs: Runs, serv
     ill(service, vpc)
     ran(runs, "plain", "--cluster", NAME, CHECKS, "-k", "not network_layers and not slurm")
     recorded = f"replay:{runs.folder / 'plain' / 'recorded'}"
-    data = ran(runs, "redacted", "--cluster", recorded, CHECKS, "-k", "not network_layers and not slurm", "--redact")
-    assert surviving(data, [NAME, ID, "123456789012", vpc.id, vpc.security_group, *SAID_NAMES]) == []
+    texts = ran(runs, "redacted", "--cluster", recorded, CHECKS, "-k", "not network_layers and not slurm", "--redact")
+    assert surviving(texts, [NAME, ID, "123456789012", vpc.id, vpc.security_group, *NAMES_IN_MESSAGE]) == []
     assert verdicts(runs, "redacted") == verdicts(runs, "plain")
 
 
@@ -119,8 +119,10 @@ def redacted(detail: str, name: str = "prod-west") -> str:
     """What remains of AWS's message about a collector."""
     targets = (Target("gpu001", "sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123456789abcdef0"),)
     settings = {"region": "us-west-2", "arn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/a1b2c3d4e5f6"}
-    data = NodeEvidence(name, {"hyperpod": Collected(Status.BROKE, detail=detail)})
-    return Redaction(Cluster(name, "hyperpod", targets, settings)).of_control_plane(data).collectors["hyperpod"].detail
+    evidence = NodeEvidence(name, {"hyperpod": Collected(Status.BROKE, detail=detail)})
+    return (
+        Redaction(Cluster(name, "hyperpod", targets, settings)).of_control_plane(evidence).collectors["hyperpod"].detail
+    )
 
 
 @pytest.mark.parametrize(

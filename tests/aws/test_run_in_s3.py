@@ -44,8 +44,8 @@ def test_a_prefix_is_evaluated_as_a_folder_is(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: str
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    words = ("--run", f"s3://{BUCKET}/{prefix}", "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
-    ran = pytester.runpytest_inprocess(*words, "-k", "gpu_busy")
+    arguments = ("--run", f"s3://{BUCKET}/{prefix}", "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
+    ran = pytester.runpytest_inprocess(*arguments, "-k", "gpu_busy")
     assert ran.ret == 0
     ran.stdout.fnmatch_lines(
         ["run: *: 2 files, *", "run: not understood: training_job_end.ts", "*50 % of the time, algo-*"]
@@ -54,7 +54,7 @@ def test_a_prefix_is_evaluated_as_a_folder_is(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         (f"s3://{BUCKET}/job-2", "*--run: s3://*/job-2: no object there; expected the files of a run"),
         ("s3://nobodys/x", "*--run: s3:ListBucket: NoSuchBucket: *"),
@@ -62,10 +62,10 @@ def test_a_prefix_is_evaluated_as_a_folder_is(
     ],
 )
 @pytest.mark.usefixtures("bucket")
-def test_what_is_not_there_is_one_clear_line(pytester: pytest.Pytester, url: str, said: str) -> None:
+def test_what_is_not_there_is_one_clear_line(pytester: pytest.Pytester, url: str, message: str) -> None:
     ran = pytester.runpytest_inprocess("--run", url, "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
     assert ran.ret == 4
-    ran.stderr.fnmatch_lines([said])
+    ran.stderr.fnmatch_lines([message])
 
 
 def test_one_object_is_a_file(bucket: Service, tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def bed(manager: SystemsManager, service: Service) -> Iterator[SlurmBed]:
             for number, name in enumerate(NAMES)
         } | {ADDRESS: CONTROLLER}
 
-        def run(target: str, words: object) -> bytes:
-            done = running.node(inside[target]).run(list(words), timeout=600)  # type: ignore[call-overload]
+        def run(target: str, arguments: object) -> bytes:
+            done = running.node(inside[target]).run(list(arguments), timeout=600)  # type: ignore[call-overload]
             return bytes(done.stdout + done.stderr)
 
         manager.run = run
@@ -87,9 +87,9 @@ def bed(manager: SystemsManager, service: Service) -> Iterator[SlurmBed]:
 def ran(tmp_path: Path, *arguments: str) -> dict[str, dict[str, Verdict]]:
     """The verdicts of a run as typed by a user, by node."""
     written = tmp_path / "results.jsonl"
-    words = [sys.executable, "-m", "pytest", "--cluster", NAME, "--region", "us-west-2", "--results", str(written)]
+    command = [sys.executable, "-m", "pytest", "--cluster", NAME, "--region", "us-west-2", "--results", str(written)]
     done = subprocess.run(
-        [*words, f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks"), *arguments],
+        [*command, f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks"), *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -97,10 +97,10 @@ def ran(tmp_path: Path, *arguments: str) -> dict[str, dict[str, Verdict]]:
         check=False,
     )
     assert done.returncode in (1, 10), done.stdout
-    data: dict[str, dict[str, Verdict]] = {}
+    by_node: dict[str, dict[str, Verdict]] = {}
     for result in read_results(written):
-        data.setdefault(result.node, {})[result.check] = result.verdict
-    return data
+        by_node.setdefault(result.node, {})[result.check] = result.verdict
+    return by_node
 
 
 @needs_slurm
@@ -123,10 +123,10 @@ def test_a_node_that_slurm_starts_nothing_on_gets_a_session_of_its_own(
     bed: SlurmBed, manager: SystemsManager, tmp_path: Path
 ) -> None:
     bed.output_of("scontrol", "update", f"NodeName={NAMES[2]}", "State=DRAIN", "Reason=the fan is loud")
-    data = ran(tmp_path, "--via", "controller", "-m", "(node and prolog) or control_plane")
-    assert {name: data[name]["node.reachable"] for name in NAMES} == dict.fromkeys(NAMES, Verdict.PASS)
+    by_node = ran(tmp_path, "--via", "controller", "-m", "(node and prolog) or control_plane")
+    assert {name: by_node[name]["node.reachable"] for name in NAMES} == dict.fromkeys(NAMES, Verdict.PASS)
     assert sorted(manager.started, key=len) == sorted(
         [ADDRESS, ADDRESS, f"sagemaker-cluster:{ID}_workers-{instance_id('workers-2')}"], key=len
     )
-    assert data[NAME]["control_plane.slurm_nodes_take_jobs"] is Verdict.FAIL
-    assert data[NAME]["control_plane.slurm_gres"] is Verdict.PASS
+    assert by_node[NAME]["control_plane.slurm_nodes_take_jobs"] is Verdict.FAIL
+    assert by_node[NAME]["control_plane.slurm_gres"] is Verdict.PASS

@@ -26,10 +26,10 @@ ROUNDS = len(HANGS) * (len(KINDS) + 1)
 
 
 def test_one_of_nine_runs_hangs_and_each_other_has_a_kind_of_its_own(tmp_path: Path) -> None:
-    asked = list(plans(ROUNDS, tmp_path))
-    kinds = len({plan.fault for plan in asked if not plan.hangs})
+    runs = list(plans(ROUNDS, tmp_path))
+    kinds = len({plan.fault for plan in runs if not plan.hangs})
     assert kinds >= len(set(KINDS) - {THROTTLED})  # without control groups, no run is throttled
-    assert Counter(plan.hangs for plan in asked)[True] == ROUNDS // (kinds + 1)
+    assert Counter(plan.hangs for plan in runs)[True] == ROUNDS // (kinds + 1)
 
 
 def test_the_same_runs_are_planned_each_time(tmp_path: Path) -> None:
@@ -49,10 +49,10 @@ def test_ranks_that_wait_are_not_taken_for_those_that_are_named() -> None:
 @pytest.fixture(scope="module")
 def python() -> str:
     """A Python with PyTorch. Skips if there is none."""
-    found = torch_python(None)
-    if found is None:
+    path = torch_python(None)
+    if path is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")
-    return found
+    return path
 
 
 @pytest.mark.long

@@ -76,13 +76,13 @@ def _run(
     folder.mkdir(parents=True)
     report = folder / "report"
     more = [f"--report={report}", f"--history={folder / 'history.sqlite'}", f"--junitxml={folder / 'pytest.xml'}"]
-    data = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     if cut:
         more += ["-p", cutting.__name__]
         more += [f"--maxfail={cut.after}"] if cut.by == MAX_FAIL else ["-n2"] if cut.by == WORKER else []
-        data |= {cutting.BY: cut.by, cutting.AFTER: str(cut.after), cutting.DISK: str(report / "results.jsonl")}
-        data |= {cutting.LARGE: "yes"} if cut.is_large else {}
-    ran = subprocess.run([*PYTEST, *command, *more], cwd=cwd, env=data, capture_output=True, text=True)
+        variables |= {cutting.BY: cut.by, cutting.AFTER: str(cut.after), cutting.DISK: str(report / "results.jsonl")}
+        variables |= {cutting.LARGE: "yes"} if cut.is_large else {}
+    ran = subprocess.run([*PYTEST, *command, *more], cwd=cwd, env=variables, capture_output=True, text=True)
     return report, ran
 
 
@@ -119,7 +119,7 @@ def _proven(chosen: Iterable[Result], ended: Sequence[Result]) -> int:
 
 
 def _fit(results: Iterable[Result]) -> int:
-    return sum(verdict in PROVEN for verdict in worst_of(one for one in results if one.is_of_node).values())
+    return sum(verdict in PROVEN for verdict in worst_of(result for result in results if result.is_of_node).values())
 
 
 _FIT = re.compile(r"\b(\d+)(?:</strong> <b>| )fit\b")

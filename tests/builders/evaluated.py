@@ -46,11 +46,11 @@ def probed(
             running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)
             assert running.stdout
             running.stdout.readline()
-        data = _answered(node, to_run, nonce)
+        evidence = _answered(node, to_run, nonce)
         if not loads:
-            return data
+            return evidence
         in_order = [collector for collector in SECONDS if collector in loads]
-        return merged(data, _answered(node, *load_program(in_order, OPTIONS)), in_order)
+        return merged(evidence, _answered(node, *load_program(in_order, OPTIONS)), in_order)
 
 
 def _answered(node: Node, to_run: Program, nonce: str) -> NodeEvidence:
@@ -95,7 +95,7 @@ def among(
     **target: Any,
 ) -> FactsOfNode:
     """A node with this evidence among the others of its group; `is_part`: the inventory has more of them."""
-    everyone = {data.node: data for data in (evidence, *peers)}
+    everyone = {own.node: own for own in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone), is_part=is_part)
     return nodes(cluster, everyone, occasion, policy)[evidence.node]
 
@@ -108,11 +108,11 @@ def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
 
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     """The verdict on the first of `nodes` identical nodes that report this."""
-    data = {name: Collected(Status.READ, value) for name, value in collectors.items()}
-    return said(check, *(NodeEvidence(f"node{number}", data) for number in range(count)))
+    collected = {name: Collected(Status.READ, value) for name, value in collectors.items()}
+    return said(check, *(NodeEvidence(f"node{number}", collected) for number in range(count)))
 
 
-def expect(result: Result, verdict: Verdict, words: str) -> None:
+def expect(result: Result, verdict: Verdict, message: str) -> None:
     """Assert this verdict, and these words in its message."""
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message

@@ -73,27 +73,27 @@ class Forked:
     installed: Installed
     parent: subprocess.Popen[str]
 
-    def run(self, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `clusterproof` with these arguments in a folder that is also its user's home, as `Installed.run` does."""
         with TemporaryDirectory() as folder:
             streams = ["/dev/null", f"{folder}/stdout", f"{folder}/stderr"]
-            asked = (str(cwd), clean_environment(cwd, self.installed), ["clusterproof", *words], streams)
+            request = (str(cwd), clean_environment(cwd, self.installed), ["clusterproof", *arguments], streams)
             assert self.parent.stdin
             assert self.parent.stdout
-            self.parent.stdin.write(json.dumps(asked) + "\n")
+            self.parent.stdin.write(json.dumps(request) + "\n")
             self.parent.stdin.flush()
             code = self.parent.stdout.readline()
             assert code, f"it has ended: {self.parent.poll()}"
-            said = [Path(path).read_text(encoding="utf-8") for path in streams[1:]]
-        return subprocess.CompletedProcess(words, int(code), *said)
+            outputs = [Path(path).read_text(encoding="utf-8") for path in streams[1:]]
+        return subprocess.CompletedProcess(arguments, int(code), *outputs)
 
 
 @contextlib.contextmanager
 def forking(installed: Installed, home: Path) -> Iterator[Forked]:
     """Start one that runs until the block ends."""
-    words = [str(installed.python), "-c", PARENT]
+    command = [str(installed.python), "-c", PARENT]
     with subprocess.Popen(
-        words,
+        command,
         cwd=home,
         env=clean_environment(home, installed),
         text=True,

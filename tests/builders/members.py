@@ -23,8 +23,8 @@ def worst(check: Check, facts: ClusterFacts) -> Result:
     if not check.is_of_member:
         return evaluate.evaluate(check, facts)
     results = sorted(of_each(check, facts).values(), key=lambda result: result.verdict.rank)
-    said: dict[str, list[str]] = defaultdict(list)
+    messages: dict[str, list[str]] = defaultdict(list)
     for result in results:
         for line in filter(None, result.message.split("\n")):
-            said[line].append(result.node)
-    return replace(results[0], message="\n".join(f"{fold(names)}: {line}" for line, names in said.items()))
+            messages[line].append(result.node)
+    return replace(results[0], message="\n".join(f"{fold(names)}: {line}" for line, names in messages.items()))

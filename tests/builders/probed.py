@@ -88,9 +88,9 @@ def reported(
     cluster = Cluster("some", connection, tuple(targets))
     limits = limits or Limits(connect_s=ANSWER_S, answer_s=ANSWER_S)
     reach = connection_for(connection)
-    data = gather(cluster, reach, ["boot"], PATIENT, limits, lambda one: noted.append(one.node), further)
-    assert sorted(noted) == sorted(data)
-    return data
+    answers = gather(cluster, reach, ["boot"], PATIENT, limits, lambda evidence: noted.append(evidence.node), further)
+    assert sorted(noted) == sorted(answers)
+    return answers
 
 
 def collect(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
@@ -102,9 +102,9 @@ def collect(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *
 
 
 def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    data = collect(image, collector, options, user=user)
-    assert data.status is Status.READ, data.detail
-    return data.value
+    collected = collect(image, collector, options, user=user)
+    assert collected.status is Status.READ, collected.detail
+    return collected.value
 
 
 def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -124,6 +124,6 @@ def collect_under(folder: Path, collector: str) -> Collected:
 
 
 def read_under(folder: Path, collector: str) -> Any:
-    data = collect_under(folder, collector)
-    assert data.status is Status.READ, data.detail
-    return data.value
+    collected = collect_under(folder, collector)
+    assert collected.status is Status.READ, collected.detail
+    return collected.value

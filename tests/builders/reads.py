@@ -35,13 +35,13 @@ class Watch:
 
     def collectors(self, read: set[object]) -> frozenset[str]:
         """The collectors in a set of reads, including those of its facts."""
-        whole = read.union(*(self._by_fact.get(one, ()) for one in read))
-        return frozenset(one for one in whole if isinstance(one, str))
+        whole = read.union(*(self._by_fact.get(item, ()) for item in read))
+        return frozenset(item for item in whole if isinstance(item, str))
 
     def note(self, what: object) -> None:
         """Record this read for everything that is being read."""
-        for one in self._reading:
-            one.add(what)
+        for seen in self._reading:
+            seen.add(what)
 
     @contextmanager
     def reading(self) -> Iterator[set[object]]:
@@ -56,11 +56,11 @@ class Watch:
     def findings(self, check: Check, owner: Any) -> Any:
         """Evaluate a check; its remedy and its command to run by hand may depend on the node too."""
         with self.reading() as own:
-            found = FINDS(check, owner)
+            result = FINDS(check, owner)
             with suppress(Exception):
                 check.route.shown_by(owner), check.route.remedy_for(owner)
         self._by_check.setdefault(check.route.check, set()).update(own)
-        return found
+        return result
 
     def fact(self, fact: Fact[Any], owner: Any, kind: type) -> Any:
         """Read a fact, which a node may have cached."""
@@ -79,8 +79,8 @@ class Watch:
 class Watched(dict[str, Collected]):
     """The answers of all collectors; those accessed by name count as read."""
 
-    def __init__(self, data: Mapping[str, Collected], watch: Watch) -> None:
-        super().__init__(data)
+    def __init__(self, collected: Mapping[str, Collected], watch: Watch) -> None:
+        super().__init__(collected)
         self.watch = watch
 
     def __getitem__(self, name: str) -> Collected:
@@ -108,10 +108,10 @@ def watched() -> Iterator[Watch]:
 def _watch(kind: Any, watch: Watch, patch: pytest.MonkeyPatch) -> None:
     collector, collectors = kind.collector, kind.collectors.fget
 
-    def one(owner: Any, name: str) -> Collected:
+    def collected(owner: Any, name: str) -> Collected:
         watch.note(name)
         answer: Collected = collector(owner, name)
         return answer
 
-    patch.setattr(kind, "collector", one)
+    patch.setattr(kind, "collector", collected)
     patch.setattr(kind, "collectors", property(lambda owner: Watched(collectors(owner), watch)))

@@ -13,11 +13,11 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 
 def node(name: str, **collectors: object) -> NodeEvidence:
     """A node whose collectors reported these values; a Collected is taken as it is."""
-    data = {
+    collected = {
         collector: value if isinstance(value, Collected) else Collected(Status.READ, value, seconds=0.01)
         for collector, value in collectors.items()
     }
-    return NodeEvidence(name, data, seconds=0.5)
+    return NodeEvidence(name, collected, seconds=0.5)
 
 
 def unreached(name: str, why: Unreached = Unreached.REFUSED, detail: str = "") -> NodeEvidence:

@@ -185,8 +185,8 @@ class Runs:
     def started(self, *arguments: str) -> subprocess.Popen[str]:
         """Start pytest in a separate process."""
         own = ["-p", "clusterproof.plugins.cluster", *_without_reports(arguments)]
-        words = [sys.executable, "-m", "pytest", *own]
-        return subprocess.Popen(words, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        command = [sys.executable, "-m", "pytest", *own]
+        return subprocess.Popen(command, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     @property
     def results_file(self) -> Path:

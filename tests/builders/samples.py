@@ -61,9 +61,9 @@ def manifest() -> tuple[Sample, ...]:
 
 def of_topic(topic: str, chosen: Callable[[Sample], bool] = lambda _: True) -> list[Any]:
     """A topic's captures as test parameters, or one parameter that skips with the reason."""
-    found = [sample for sample in manifest() if sample.topic == topic and chosen(sample)]
+    matching = [sample for sample in manifest() if sample.topic == topic and chosen(sample)]
     if manifest():
-        return [pytest.param(sample, id=sample.name) for sample in found]
+        return [pytest.param(sample, id=sample.name) for sample in matching]
     return [pytest.param(None, marks=pytest.mark.skip(reason=ABSENT), id="absent")]
 
 
@@ -71,4 +71,4 @@ def sample(file: str) -> Sample:
     """One capture by its path in the folder. Skips if the folder is absent."""
     if not manifest():
         pytest.skip(ABSENT)
-    return next(found for found in manifest() if found.file == file)
+    return next(entry for entry in manifest() if entry.file == file)

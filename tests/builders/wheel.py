@@ -40,14 +40,14 @@ class Installed:
 
     def run(self, cwd: Path, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a folder that is also its user's home; a first word without `/` is this environment's."""
-        first, *words = map(str, command)
+        first, *arguments = map(str, command)
         first = first if "/" in first else str(self.bin / first)
-        data = {**clean_environment(cwd, self), **more}
-        return subprocess.run([first, *words], cwd=cwd, env=data, capture_output=True, text=True, timeout=600)
+        variables = {**clean_environment(cwd, self), **more}
+        return subprocess.run([first, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, timeout=600)
 
-    def pytest(self, cwd: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+    def pytest(self, cwd: Path, *arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         """Run pytest as a user of the installed wheel would, with every available plugin."""
-        return self.run(cwd, "python", "-m", "pytest", "-p", "no:cacheprovider", *words, **more)
+        return self.run(cwd, "python", "-m", "pytest", "-p", "no:cacheprovider", *arguments, **more)
 
 
 def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _site_of(folder: Path) -> Path:
     return site
 
 
-def _pip(*words: str) -> None:
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+def _pip(*arguments: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
     made = subprocess.run(pip, capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr

@@ -63,5 +63,5 @@ def xids(path: Path) -> dict[str, Verdict]:
     """The Xid check's result on each node of a capture."""
     cluster = resolve(f"capture:{path}")
     captured = read_capture(path, cluster, collector_names())
-    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
+    known = nodes(cluster, {capture.evidence.node: capture.evidence for capture in captured})
     return {name: evaluate(node_checks()["gpu.no_xid"], node).verdict for name, node in known.items()}

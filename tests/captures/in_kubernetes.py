@@ -24,7 +24,7 @@ def results(path: Path) -> Mapping[str, Mapping[str, Result]]:
     """The result of each Kubernetes check on each node of a capture."""
     cluster = resolve(f"capture:{path}")
     captured = read_capture(path, cluster, collector_names())
-    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
-    evidence = control_plane(cluster.name, {one.evidence.node: one.in_kubernetes for one in captured})
+    known = nodes(cluster, {capture.evidence.node: capture.evidence for capture in captured})
+    evidence = control_plane(cluster.name, {capture.evidence.node: capture.in_kubernetes for capture in captured})
     facts = ClusterFacts(cluster, evidence, known)
     return {name: of_each(all_checks()[f"control_plane.{name}"], facts) for name in (READY, TAKES, GPUS, EFA)}

@@ -40,7 +40,7 @@ def results(check: str, path: Path) -> Mapping[str, Result]:
     """A check's result on each node of a capture."""
     cluster = resolve(f"capture:{path}")
     captured = read_capture(path, cluster, collector_names())
-    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
+    known = nodes(cluster, {capture.evidence.node: capture.evidence for capture in captured})
     return {name: evaluate(node_checks()[check], node) for name, node in known.items()}
 
 

@@ -127,15 +127,15 @@ def test_too_many_nodes_hide_nothing_beside_them(
 def test_rows_are_expanded_once_and_counted_and_those_of_unknown_states_not_at_all(
     state: str, expanded: list[str], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     def expand(text: str) -> tuple[str, ...]:
-        asked.append(text)
+        texts.append(text)
         return ("g",) * 100_000
 
     monkeypatch.setattr(sinfo, "expand", expand)
     table = sinfo.table_in("NODELIST STATE\n" + f"g[1-99999] {state}\n" * 20)
-    assert asked == expanded
+    assert texts == expanded
     assert table.refused.startswith(why)
 
 

@@ -25,8 +25,8 @@ NEURON = 'FATA[0000] Failed to discover neuron devices error="Unable to read dev
 def verdict(folder: Path, text: str, check: str) -> Verdict:
     """The worst finding, ignoring missing evidence."""
     result = evaluated(written(folder, part=text) / "part")[check]
-    found = {one.verdict for one in result.by_verdict or (result,)}
-    return next((one for one in (Verdict.FAIL, Verdict.CONCERN) if one in found), result.verdict)
+    verdicts = {finding.verdict for finding in result.by_verdict or (result,)}
+    return next((candidate for candidate in (Verdict.FAIL, Verdict.CONCERN) if candidate in verdicts), result.verdict)
 
 
 @pytest.mark.parametrize(("warning", "expected"), [("0x04", Verdict.FAIL), ("0x02", Verdict.CONCERN)])
@@ -61,7 +61,7 @@ def test_a_part_of_dcgmis_table_that_is_well_proves_nothing(tmp_path: Path) -> N
 )
 def test_ibdev2netdev_is_read_in_columns(row: str) -> None:
     values: Any = output_of(f"{row}\n")
-    assert [one["name"] for one in values["rdma"]["devices"]] == ["mlx5_0"]
+    assert [device["name"] for device in values["rdma"]["devices"]] == ["mlx5_0"]
     assert values["interfaces"]["physical"] == [{"name": "ibp26s0"}]
 
 

@@ -136,8 +136,8 @@ def test_health_that_is_bad_is_said_beside_a_diagnostic_that_passed(tmp_path: Pa
 
 
 def test_watches_that_are_off_are_named() -> None:
-    said = "Error: Health watches not enabled. Please enable watches."
-    assert read_text(f"$ dcgmi health -c\n{said}\n")[1] == [f"dcgmi health -c is none of the known forms: {said}"]
+    message = "Error: Health watches not enabled. Please enable watches."
+    assert read_text(f"$ dcgmi health -c\n{message}\n")[1] == [f"dcgmi health -c is none of the known forms: {message}"]
 
 
 def links(*gpus: str) -> str:
@@ -149,15 +149,18 @@ def links(*gpus: str) -> str:
 def in_words(folder: Path, *states: str) -> dict[Verdict, str]:
     """The messages about GPUs' links, by verdict."""
     result = evaluated(written(folder, links=links(*states)) / "links")["gpu.nvlink_active"]
-    return {one.verdict: one.message.partition(": ")[2].partition(";")[0] for one in result.by_verdict or (result,)}
+    return {
+        finding.verdict: finding.message.partition(": ")[2].partition(";")[0]
+        for finding in result.by_verdict or (result,)
+    }
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_links_that_are_all_down_are_said_and_accuse_no_card_where_the_model_is_not_known(
     count: int, tmp_path: Path
 ) -> None:
-    said = in_words(tmp_path, *["D " * 18] * count)
-    assert (list(said), said[Verdict.INCOMPLETE]) == ([Verdict.INCOMPLETE], "all 18 NVLinks inactive")
+    messages = in_words(tmp_path, *["D " * 18] * count)
+    assert (list(messages), messages[Verdict.INCOMPLETE]) == ([Verdict.INCOMPLETE], "all 18 NVLinks inactive")
 
 
 @pytest.mark.parametrize(
@@ -169,5 +172,5 @@ def test_a_link_that_is_down_is_called_as_the_grid_counts_it(states: str, link: 
 
 @pytest.mark.parametrize("states", ["D D", "U U", "X X D U"])
 def test_links_alone_do_not_prove_that_a_gpu_answers(states: str, tmp_path: Path) -> None:
-    found = evaluated(written(tmp_path, links=links(states, states)) / "links")
-    assert found["gpu.gpu_answers"].verdict is Verdict.INCOMPLETE
+    by_check = evaluated(written(tmp_path, links=links(states, states)) / "links")
+    assert by_check["gpu.gpu_answers"].verdict is Verdict.INCOMPLETE

@@ -78,21 +78,21 @@ def changed(*changes: tuple[str, str]) -> str:
 
 def of_text(folder: Path, text: str) -> dict[str, Result]:
     """The same for one node."""
-    found = results(written(folder, describe=text) / "describe")
-    return {name: of_nodes[NAME] for name, of_nodes in found.items()}
+    by_check = results(written(folder, describe=text) / "describe")
+    return {name: of_nodes[NAME] for name, of_nodes in by_check.items()}
 
 
-FOUND = (Verdict.FAIL, Verdict.CONCERN)
+BAD = (Verdict.FAIL, Verdict.CONCERN)
 
 
 def test_a_healthy_node_is_ready_and_takes_pods(tmp_path: Path) -> None:
-    found = of_text(tmp_path, NODE)
-    assert (found[READY].verdict, found[TAKES].verdict) == (Verdict.PASS, Verdict.PASS)
-    assert not [one for result in found.values() for one in result.by_verdict if one.verdict in FOUND]
+    by_check = of_text(tmp_path, NODE)
+    assert (by_check[READY].verdict, by_check[TAKES].verdict) == (Verdict.PASS, Verdict.PASS)
+    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in BAD]
 
 
 @pytest.mark.parametrize(
-    ("changes", "check", "verdict", "words"),
+    ("changes", "check", "verdict", "message"),
     [
         (
             [("DiskPressure               False", "DiskPressure               True ")],
@@ -136,22 +136,24 @@ def test_a_healthy_node_is_ready_and_takes_pods(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("pasted", [str, lambda text: text.replace("\n", "\r\n"), lambda text: f"```\n{text}```\n"])
 def test_what_is_wrong_with_a_node_is_said(
-    changes: list[tuple[str, str]], check: str, verdict: Verdict, words: str, pasted: object, tmp_path: Path
+    changes: list[tuple[str, str]], check: str, verdict: Verdict, message: str, pasted: object, tmp_path: Path
 ) -> None:
     assert callable(pasted)
     result = of_text(tmp_path, pasted(changed(*changes)))[check]
-    assert verdict in [one.verdict for one in result.by_verdict]
-    assert words in result.message
+    assert verdict in [finding.verdict for finding in result.by_verdict]
+    assert message in result.message
 
 
 @pytest.mark.parametrize("place", range(0, len(NODE), 97))
 def test_a_text_that_is_cut_calls_no_node_fit_and_finds_nothing_wrong(place: int, tmp_path: Path) -> None:
     if "Roles:" not in NODE[:place]:
         return
-    found = of_text(tmp_path, NODE[:place])
-    assert not [one for result in found.values() for one in result.by_verdict if one.verdict in FOUND], found
+    by_check = of_text(tmp_path, NODE[:place])
+    assert not [finding for result in by_check.values() for finding in result.by_verdict if finding.verdict in BAD], (
+        by_check
+    )
     if "Addresses:" not in NODE[:place]:
-        assert found[READY].verdict is Verdict.INCOMPLETE
+        assert by_check[READY].verdict is Verdict.INCOMPLETE
 
 
 def test_what_a_text_says_before_it_is_cut_is_said(tmp_path: Path) -> None:
@@ -168,8 +170,8 @@ def test_a_condition_that_a_terminal_has_broken_leaves_the_node_unproven(tmp_pat
 
 def test_several_nodes_in_one_text_are_several_nodes(tmp_path: Path) -> None:
     ill = changed((NAME, OTHER), ("Ready                      True ", "Ready                      False"))
-    found = results(written(tmp_path, describe=f"$ kubectl describe nodes\n{NODE}\n\n{ill}") / "describe")[READY]
-    assert {name: result.verdict for name, result in found.items()} == {NAME: Verdict.PASS, OTHER: Verdict.FAIL}
+    by_node = results(written(tmp_path, describe=f"$ kubectl describe nodes\n{NODE}\n\n{ill}") / "describe")[READY]
+    assert {name: result.verdict for name, result in by_node.items()} == {NAME: Verdict.PASS, OTHER: Verdict.FAIL}
 
 
 def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
@@ -185,8 +187,8 @@ def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
     ):
         path = written(tmp_path, case=text) / "case"
         captured = read_capture(path, resolve(f"capture:{path}"), ())
-        assert {one.evidence.node: "kernel_log" in one.evidence.collectors for one in captured} == names
-        assert {one.evidence.node for one in captured if one.in_kubernetes} == {*names} - {"case"}
+        assert {capture.evidence.node: "kernel_log" in capture.evidence.collectors for capture in captured} == names
+        assert {capture.evidence.node for capture in captured if capture.in_kubernetes} == {*names} - {"case"}
 
 
 @pytest.mark.any_user
@@ -212,9 +214,9 @@ def test_the_words_of_events_are_no_evidence(words: str, tmp_path: Path) -> None
     )
     for before in ("", "$ kubectl describe node\n"):
         path = written(tmp_path, case=before + changed(("Events:              <none>\n", events))) / "case"
-        found = results(path).values()
-        assert [[*of_nodes] for of_nodes in found] == [[NAME]] * len(found)
-        assert not {*FOUND} & {one.verdict for of_nodes in found for one in of_nodes[NAME].by_verdict}
+        groups = results(path).values()
+        assert [[*of_nodes] for of_nodes in groups] == [[NAME]] * len(groups)
+        assert not {*BAD} & {finding.verdict for of_nodes in groups for finding in of_nodes[NAME].by_verdict}
         (only,) = read_capture(path, resolve(f"capture:{path}"), ())
         assert [*only.evidence.collectors] == []
         assert "what stands behind events may be anybody's words" in "".join(only.unknown)
@@ -242,7 +244,7 @@ def test_other_outputs_of_the_file_of_a_node_that_it_describes_are_the_nodes(tmp
     text = f"$ dmesg\n[    0.000000] Linux version 6.8.0-1021-aws (x)\n$ kubectl describe nodes\n{NODE}\n"
     text = (text + NODE.replace(NAME, OTHER)).replace(NAME, "gpu1")
     path = written(tmp_path, **{"gpu1.txt": text}) / "gpu1.txt"
-    first, _ = sorted(read_capture(path, resolve(f"capture:{path}"), ()), key=lambda one: one.evidence.node)
+    first, _ = sorted(read_capture(path, resolve(f"capture:{path}"), ()), key=lambda capture: capture.evidence.node)
     assert (first.evidence.node, [*first.evidence.collectors]) == ("gpu1", ["boot", "kernel_log"])
     assert first.in_kubernetes
 
@@ -255,8 +257,8 @@ def test_more_nodes_than_anybody_describes_are_refused(tmp_path: Path) -> None:
 
 def test_a_node_that_lies_in_a_folder_of_another_name_is_that_folders(tmp_path: Path) -> None:
     cordoned = changed(("Unschedulable:      false", "Unschedulable:      true"))
-    found = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]
-    assert {name: result.verdict for name, result in found.items()} == {"gpu001": Verdict.FAIL, "gpu002": Verdict.PASS}
+    nodes = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]
+    assert {name: result.verdict for name, result in nodes.items()} == {"gpu001": Verdict.FAIL, "gpu002": Verdict.PASS}
 
 
 @pytest.mark.parametrize("name", ["not-ready", "unreachable", "disk-pressure", "network-unavailable"])
@@ -264,13 +266,13 @@ def test_a_taint_whose_condition_is_not_shown_is_a_concern(name: str, tmp_path: 
     begin, end = NODE.index("  Type                       Status"), NODE.index("Addresses:")
     text = changed(("nvidia.com/gpu=true:NoSchedule", f"node.kubernetes.io/{name}:NoExecute"))
     text = text.replace(NODE[begin:end], "\n".join(NODE[begin:end].split("\n")[:4]) + "\n")
-    found = of_text(tmp_path, text)[TAKES]
-    assert found.verdict is Verdict.CONCERN
-    assert found.message.startswith(f"taint node.kubernetes.io/{name}:NoExecute, and no condition that says why")
+    result = of_text(tmp_path, text)[TAKES]
+    assert result.verdict is Verdict.CONCERN
+    assert result.message.startswith(f"taint node.kubernetes.io/{name}:NoExecute, and no condition that says why")
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "message"),
     [
         (
             "Ready                      True ",
@@ -283,12 +285,14 @@ def test_a_taint_whose_condition_is_not_shown_is_a_concern(name: str, tmp_path: 
 )
 @pytest.mark.parametrize("cut", [("Lease:", "  Type     "), ("Annotations:", "  MemoryPressure")])
 def test_conditions_are_read_without_their_heading(
-    before: str, after: str, words: str, cut: tuple[str, str], tmp_path: Path
+    before: str, after: str, message: str, cut: tuple[str, str], tmp_path: Path
 ) -> None:
     text = changed((before, after))
     begin, end = (text.index(word) for word in cut)
-    found = of_text(tmp_path, text[:begin] + text[end:])[READY]
-    assert next(one.message for one in found.by_verdict or (found,) if one.verdict is Verdict.FAIL).startswith(words)
+    result = of_text(tmp_path, text[:begin] + text[end:])[READY]
+    assert next(
+        finding.message for finding in result.by_verdict or (result,) if finding.verdict is Verdict.FAIL
+    ).startswith(message)
 
 
 def test_that_conditions_without_their_heading_are_well_proves_nothing(tmp_path: Path) -> None:

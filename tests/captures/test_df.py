@@ -25,10 +25,10 @@ MOUNTED = (
 )
 
 
-def said(folder: Path, text: str, check: str = "storage.space") -> list[tuple[Verdict, str]]:
+def findings_in(folder: Path, text: str, check: str = "storage.space") -> list[tuple[Verdict, str]]:
     """A check's message about df and mount."""
     result = evaluated(written(folder, session=f"$ df\n{text}{MOUNTED}") / "session")[check]
-    return [(one.verdict, one.message.partition(";")[0]) for one in result.by_verdict or (result,)]
+    return [(finding.verdict, finding.message.partition(";")[0]) for finding in result.by_verdict or (result,)]
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def said(folder: Path, text: str, check: str = "storage.space") -> list[tuple[Ve
     ],
 )
 def test_a_file_system_without_inodes_is_full_in_every_unit(rows: str, data: str, tmp_path: Path) -> None:
-    found = said(tmp_path, rows.format(data=data))
-    assert (Verdict.FAIL, "/data (ext4) has 100 % of its inodes in use") in found
+    findings = findings_in(tmp_path, rows.format(data=data))
+    assert (Verdict.FAIL, "/data (ext4) has 100 % of its inodes in use") in findings
 
 
 def test_the_root_volume_is_held_to_its_inodes_too(tmp_path: Path) -> None:
     rows = INODES.replace("200K  1.4M   13%", "1.6M     8  100%")
-    found = said(tmp_path, rows.format(data=""), "host.root_volume")
-    assert (Verdict.FAIL, "/ has 100.0 % of its 1677721 inodes in use") in found
+    findings = findings_in(tmp_path, rows.format(data=""), "host.root_volume")
+    assert (Verdict.FAIL, "/ has 100.0 % of its 1677721 inodes in use") in findings
 
 
 @pytest.mark.parametrize("data", ["/dev/nvme1n1 1,1T 1,1T 0 100% /data", "/dev/nvme1n1 1.1T 1.1T 0 100% /data"])
 def test_space_is_read_in_every_language(data: str, tmp_path: Path) -> None:
-    assert (Verdict.FAIL, "/data (ext4) has 100 % in use") in said(tmp_path, SPACE.format(data=data))
+    assert (Verdict.FAIL, "/data (ext4) has 100 % in use") in findings_in(tmp_path, SPACE.format(data=data))
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_space_is_read_in_every_language(data: str, tmp_path: Path) -> None:
     [(INODES, "/dev/nvme1n1 1.6Q 1.6Q 0 100% /data"), (SPACE, "/dev/nvme1n1 1'048'576 1'048'576 0 100% /data")],
 )
 def test_a_number_that_cannot_be_read_is_not_passed_over(rows: str, data: str, tmp_path: Path) -> None:
-    assert Verdict.PASS not in [verdict for verdict, _ in said(tmp_path, rows.format(data=data))]
+    assert Verdict.PASS not in [verdict for verdict, _ in findings_in(tmp_path, rows.format(data=data))]
 
 
 def test_a_file_system_that_has_no_inodes_has_none() -> None:
     mounts = output_of(INODES.format(data="/dev/sda1 0 0 0 - /boot\nfs:/x - - - - /fsx"))["mounts"]["mounts"]
-    assert [(one["path"], one["inodes"]) for one in mounts if one["path"] in ("/boot", "/fsx")] == [
+    assert [(mount["path"], mount["inodes"]) for mount in mounts if mount["path"] in ("/boot", "/fsx")] == [
         ("/boot", 0),
         ("/fsx", None),
     ]

@@ -26,13 +26,13 @@ from tests.captures.disk_outputs import (
 )
 
 
-def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
+def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
     """Findings about local disks, ignoring missing evidence."""
     result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
     return [
-        (one.verdict, one.message.partition(";")[0])
-        for one in result.by_verdict or (result,)
-        if one.verdict in (Verdict.FAIL, Verdict.CONCERN)
+        (finding.verdict, finding.message.partition(";")[0])
+        for finding in result.by_verdict or (result,)
+        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
     ]
 
 
@@ -57,11 +57,11 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
 )
 def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
-    assert found(tmp_path, text) == []
+    assert findings_in(tmp_path, text) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "words"),
+    ("text", "verdict", "message"),
     [
         (
             SMART_LOG.format(warning="0x9", used=1, errors="0"),
@@ -180,27 +180,27 @@ def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
     ],
 )
 def test_what_a_disk_or_an_array_says_of_itself_is_said(
-    text: str, verdict: Verdict, words: str, tmp_path: Path
+    text: str, verdict: Verdict, message: str, tmp_path: Path
 ) -> None:
-    assert found(tmp_path, text) == [(verdict, words)]
+    assert findings_in(tmp_path, text) == [(verdict, message)]
 
 
 def test_a_self_assessment_that_could_not_be_read_is_no_failure(tmp_path: Path) -> None:
-    assert found(tmp_path, SMARTCTL_UNKNOWN) == []
+    assert findings_in(tmp_path, SMARTCTL_UNKNOWN) == []
     assert "nvme" not in read_text(SMARTCTL_UNKNOWN)[0]
 
 
 def test_each_of_several_disks_that_nobody_named_counts(tmp_path: Path) -> None:
-    one = SMARTCTL_SAS.partition("\n")[2]
-    disks = f"{one.format(result='OK')}{one.format(result='A FAILURE')}"
+    report = SMARTCTL_SAS.partition("\n")[2]
+    disks = f"{report.format(result='OK')}{report.format(result='A FAILURE')}"
     text = f"$ for disk in /dev/sd?; do smartctl -H $disk; done\n{disks}"
-    assert found(tmp_path, text) == [(Verdict.FAIL, "a disk: its self-assessment failed (A FAILURE)")]
+    assert findings_in(tmp_path, text) == [(Verdict.FAIL, "a disk: its self-assessment failed (A FAILURE)")]
 
 
 def test_where_two_disks_were_asked_by_one_command_neither_is_named(tmp_path: Path) -> None:
-    one = SMARTCTL_SAS.partition("\n")[2].format(result="A FAILURE")
-    text = f"$ smartctl -H /dev/sda; smartctl -H /dev/sdb\n{one}"
-    assert found(tmp_path, text)[0][1].startswith("a disk: ")
+    report = SMARTCTL_SAS.partition("\n")[2].format(result="A FAILURE")
+    text = f"$ smartctl -H /dev/sda; smartctl -H /dev/sdb\n{report}"
+    assert findings_in(tmp_path, text)[0][1].startswith("a disk: ")
 
 
 @pytest.mark.parametrize(

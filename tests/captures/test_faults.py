@@ -14,7 +14,7 @@ from tests.faults.captured import FAULTS
 from tests.faults.captured_fault import CapturedFault, changes, evaluated
 from tests.testbed.outputs import P5, TRN1
 
-FOUND = (Verdict.FAIL, Verdict.CONCERN)
+FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 LOGS = {
     name
     for name, check in node_checks().items()
@@ -32,14 +32,14 @@ def test_a_captured_fault_changes_just_the_verdicts_that_it_should(fault: Captur
 
 
 def test_every_check_over_logs_has_a_captured_fault_that_it_finds() -> None:
-    found = {name for fault in FAULTS for name, verdict in fault.expect.items() if verdict in FOUND}
-    assert found >= LOGS
+    names = {name for fault in FAULTS for name, verdict in fault.expect.items() if verdict in FINDINGS}
+    assert names >= LOGS
 
 
 @pytest.mark.parametrize(("files", "passed"), [(P5, LOGS - {"neuron.nccom"}), (TRN1, {"neuron.nccom"})])
 def test_what_was_collected_on_a_healthy_node_has_no_finding(files: Mapping[str, str], passed: set[str]) -> None:
     results = evaluated(files)
-    assert {name: result.message for name, result in results.items() if result.verdict in FOUND} == {}
+    assert {name: result.message for name, result in results.items() if result.verdict in FINDINGS} == {}
     assert {name for name in LOGS if results[name].verdict is Verdict.PASS} == passed
 
 
@@ -49,7 +49,7 @@ def test_where_no_log_was_captured_the_checks_over_logs_do_not_apply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "check", "words"),
+    ("output", "check", "message"),
     [
         ("WARNING: infoROM is corrupted at gpu 0000:53:00.0", "gpu.inforom", "GPU at 0000:53:00.0: the InfoROM is"),
         ("No devices were found", "gpu.gpu_count", "NVML starts and counts 0 GPUs; expected at least one"),
@@ -61,7 +61,7 @@ def test_where_no_log_was_captured_the_checks_over_logs_do_not_apply() -> None:
         ),
     ],
 )
-def test_what_nvidia_smi_says_is_said_where_nothing_else_was_captured(said: str, check: str, words: str) -> None:
-    result = evaluated({"nvidia-smi.txt": said + "\n"})[check]
-    assert {one.verdict for one in result.by_verdict} & set(FOUND)
-    assert words in result.message
+def test_what_nvidia_smi_says_is_said_where_nothing_else_was_captured(output: str, check: str, message: str) -> None:
+    result = evaluated({"nvidia-smi.txt": output + "\n"})[check]
+    assert {finding.verdict for finding in result.by_verdict} & set(FINDINGS)
+    assert message in result.message

@@ -35,17 +35,17 @@ def node(name: str, ready: str = "True", gpus: str = "8") -> dict[str, object]:
 
 
 def verdicts(folder: Path, text: str, check: str) -> dict[str, tuple[Verdict, str]]:
-    found = results(written(folder, nodes=text) / "nodes")[check]
-    return {name: (result.verdict, result.message) for name, result in found.items()}
+    by_node = results(written(folder, nodes=text) / "nodes")[check]
+    return {name: (result.verdict, result.message) for name, result in by_node.items()}
 
 
 @pytest.mark.parametrize("before", ["", "$ kubectl get nodes -o wide\n"])
 def test_a_node_that_the_table_calls_not_ready_fails_and_one_that_is_ready_is_not_proven(
     before: str, tmp_path: Path
 ) -> None:
-    found = verdicts(tmp_path, before + TABLE, READY)
-    assert found["ip-10-0-1-6"] == (Verdict.FAIL, "Ready is not True; expected a node that is Ready")
-    assert {found[f"ip-10-0-1-{number}"][0] for number in (4, 5)} == {Verdict.INCOMPLETE}
+    by_node = verdicts(tmp_path, before + TABLE, READY)
+    assert by_node["ip-10-0-1-6"] == (Verdict.FAIL, "Ready is not True; expected a node that is Ready")
+    assert {by_node[f"ip-10-0-1-{number}"][0] for number in (4, 5)} == {Verdict.INCOMPLETE}
 
 
 def test_a_node_that_the_table_calls_cordoned_takes_no_pods(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_node_that_the_table_calls_cordoned_takes_no_pods(tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["List", "NodeList"])
 def test_nodes_in_json_are_judged_as_in_a_live_cluster(kind: str, tmp_path: Path) -> None:
     text = json.dumps({"kind": kind, "items": [node("a-1"), node("a-2", "False"), node("a-3", gpus="0")]}, indent=4)
-    assert {name: one[0] for name, one in verdicts(tmp_path, text, READY).items()} == {
+    assert {name: outcome[0] for name, outcome in verdicts(tmp_path, text, READY).items()} == {
         "a-1": Verdict.PASS,
         "a-2": Verdict.FAIL,
         "a-3": Verdict.PASS,
@@ -72,13 +72,13 @@ def test_one_node_in_json_is_that_node(tmp_path: Path) -> None:
 def as_yaml(*nodes: dict[str, object]) -> str:
     """Nodes as `kubectl get nodes -o yaml` prints them, with keys in alphabetical order."""
     info = {"kernelVersion": "6.1.140", "kubeletVersion": "v1.32.3"}
-    every = [{**one, "status": {**one["status"], "nodeInfo": info}} for one in nodes]  # type: ignore[dict-item]
+    every = [{**item, "status": {**item["status"], "nodeInfo": info}} for item in nodes]  # type: ignore[dict-item]
     return yaml.safe_dump(every[0] if len(every) == 1 else {"apiVersion": "v1", "items": every, "kind": "List"})
 
 
 def test_nodes_in_yaml_are_judged_as_in_a_live_cluster(tmp_path: Path) -> None:
     text = as_yaml(node("a-1"), node("a-2", "Unknown"), node("a-3", gpus="7"))
-    assert {name: one[0] for name, one in verdicts(tmp_path, text, READY).items()} == {
+    assert {name: outcome[0] for name, outcome in verdicts(tmp_path, text, READY).items()} == {
         "a-1": Verdict.PASS,
         "a-2": Verdict.FAIL,
         "a-3": Verdict.PASS,
@@ -98,9 +98,9 @@ def test_only_faults_count_in_truncated_yaml(ready: str, verdict: Verdict, tmp_p
 
 
 def test_lines_in_an_annotation_are_no_part_of_the_node(tmp_path: Path) -> None:
-    told = node("a-2", "False")
-    told["metadata"] = {"annotations": {"note": "x\nstatus:\n  conditions: []\nkind: Node\n"}, "name": "a-2"}
-    assert verdicts(tmp_path, as_yaml(told), READY)["a-2"][0] is Verdict.FAIL
+    unready = node("a-2", "False")
+    unready["metadata"] = {"annotations": {"note": "x\nstatus:\n  conditions: []\nkind: Node\n"}, "name": "a-2"}
+    assert verdicts(tmp_path, as_yaml(unready), READY)["a-2"][0] is Verdict.FAIL
 
 
 def test_yaml_with_a_line_that_kubectl_does_not_print_is_named() -> None:

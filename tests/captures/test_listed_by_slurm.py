@@ -129,13 +129,13 @@ def test_names_that_stand_in_very_many_rows_are_refused(tmp_path: Path) -> None:
 
 
 def test_nodes_are_expanded_once_and_what_is_said_again_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     def expand(text: str) -> tuple[str, ...]:
-        asked.append(text)
+        texts.append(text)
         return nodeset.expand(text)
 
     monkeypatch.setattr(sinfo, "expand", expand)
     listed = slurm.listed_in("PARTITION STATE NODELIST\n" + "".join(f"p{n} idle g[1-9]\n" for n in range(20)).rstrip())
-    assert asked == ["g[1-9]"]
-    assert {len(list(said)) for said in listed.by_node.values()} == {1}
+    assert texts == ["g[1-9]"]
+    assert {len(list(lines)) for lines in listed.by_node.values()} == {1}

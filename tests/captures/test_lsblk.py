@@ -50,36 +50,36 @@ JSON = {
 
 
 def disks(text: str) -> dict[str, Any]:
-    return {disk["name"]: disk for one in output_of(text)["nvme"]["controllers"] for disk in one["disks"]}
+    return {disk["name"]: disk for controller in output_of(text)["nvme"]["controllers"] for disk in controller["disks"]}
 
 
-def found_in(file: Path) -> list[Verdict]:
+def verdicts_of(file: Path) -> list[Verdict]:
     """Findings about local disks, ignoring missing evidence."""
     result = evaluated(file)["storage.nvme_scratch"]
-    return [one.verdict for one in result.by_verdict if one.verdict in (Verdict.FAIL, Verdict.CONCERN)]
+    return [finding.verdict for finding in result.by_verdict if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)]
 
 
 def test_a_table_shows_where_a_disk_and_what_is_made_of_it_are_mounted() -> None:
-    found = disks(TABLE.format(mount="/data"))
-    assert found["nvme0n1"]["mounted"] == ["/", "/boot/efi"]
-    assert found["nvme0n1"]["used_by"] == ["nvme0n1p1", "nvme0n1p15"]
-    assert (found["nvme1n1"]["used_by"], found["nvme1n1"]["mounted"]) == (["md0"], ["/scratch"])
-    assert found["nvme2n1"] == {"name": "nvme2n1", "kib": 3758096384, "mounted": ["/data"], "used_by": []}
+    by_name = disks(TABLE.format(mount="/data"))
+    assert by_name["nvme0n1"]["mounted"] == ["/", "/boot/efi"]
+    assert by_name["nvme0n1"]["used_by"] == ["nvme0n1p1", "nvme0n1p15"]
+    assert (by_name["nvme1n1"]["used_by"], by_name["nvme1n1"]["mounted"]) == (["md0"], ["/scratch"])
+    assert by_name["nvme2n1"] == {"name": "nvme2n1", "kib": 3758096384, "mounted": ["/data"], "used_by": []}
 
 
 def test_a_table_without_models_shows_sizes_and_each_of_several_mounts() -> None:
-    found = disks(PLAIN)
-    assert found["nvme0n1"]["mounted"] == ["/", "/boot/efi", "/snap"]
-    assert found["nvme1n1"]["kib"] == 0
+    by_name = disks(PLAIN)
+    assert by_name["nvme0n1"]["mounted"] == ["/", "/boot/efi", "/snap"]
+    assert by_name["nvme1n1"]["kib"] == 0
 
 
 @pytest.mark.parametrize("text", [TABLE.format(mount=""), PAIRS, json.dumps(JSON, indent=3)])
 def test_a_local_disk_that_nothing_is_mounted_on_is_a_concern(text: str, tmp_path: Path) -> None:
-    assert found_in(written(tmp_path, lsblk=text) / "lsblk") == [Verdict.CONCERN]
+    assert verdicts_of(written(tmp_path, lsblk=text) / "lsblk") == [Verdict.CONCERN]
 
 
 def test_where_all_local_disks_are_mounted_nothing_is_said(tmp_path: Path) -> None:
-    assert found_in(written(tmp_path, lsblk=TABLE.format(mount="/data")) / "lsblk") == []
+    assert verdicts_of(written(tmp_path, lsblk=TABLE.format(mount="/data")) / "lsblk") == []
 
 
 def test_a_disk_that_is_missing_among_all_devices_is_missing(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ $ sudo multipath -ll | grep fault
 UP, DOWN = "active ready ", "failed faulty"
 
 
-def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
+def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
     """Findings about disks, ignoring missing evidence."""
     result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
     return [
-        (one.verdict, one.message.partition(";")[0])
-        for one in result.by_verdict or (result,)
-        if one.verdict in (Verdict.FAIL, Verdict.CONCERN)
+        (finding.verdict, finding.message.partition(";")[0])
+        for finding in result.by_verdict or (result,)
+        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
     ]
 
 
@@ -151,11 +151,11 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
 )
 def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
-    assert found(tmp_path, text) == []
+    assert findings_in(tmp_path, text) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "words"),
+    ("text", "verdict", "message"),
     [
         *(
             (
@@ -186,5 +186,5 @@ def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
         ("| `- 3:0:1:1 sdf 8:80 active faulty running\n", Verdict.CONCERN, "multipath is degraded without sdf"),
     ],
 )
-def test_a_pool_without_a_disk_is_said(text: str, verdict: Verdict, words: str, tmp_path: Path) -> None:
-    assert found(tmp_path, text) == [(verdict, words)]
+def test_a_pool_without_a_disk_is_said(text: str, verdict: Verdict, message: str, tmp_path: Path) -> None:
+    assert findings_in(tmp_path, text) == [(verdict, message)]

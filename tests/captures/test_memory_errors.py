@@ -61,13 +61,13 @@ def of_pcie(row: str) -> str:
 OF_2023 = EVENTS.replace("2026-11-24", "2023-03-01").replace("2026-11-25", "2023-03-01")
 
 
-def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
+def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
     """Findings, ignoring missing evidence."""
     result = evaluated(written(folder, errors=text) / "errors")["host.mce_edac"]
     return [
-        (one.verdict, one.message.partition(";")[0])
-        for one in result.by_verdict or (result,)
-        if one.verdict in (Verdict.FAIL, Verdict.CONCERN)
+        (finding.verdict, finding.message.partition(";")[0])
+        for finding in result.by_verdict or (result,)
+        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
     ]
 
 
@@ -90,11 +90,11 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
 )
 def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Path) -> None:
     assert "edac" in output_of(text)
-    assert found(tmp_path, text) == []
+    assert findings_in(tmp_path, text) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "words"),
+    ("text", "verdict", "message"),
     [
         (
             MCELOG.format(corrected=3, day=0, uncorrected=2),
@@ -165,5 +165,5 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
         ),
     ],
 )
-def test_errors_that_a_daemon_has_counted_are_said(text: str, verdict: Verdict, words: str, tmp_path: Path) -> None:
-    assert found(tmp_path, text) == [(verdict, words)]
+def test_errors_that_a_daemon_has_counted_are_said(text: str, verdict: Verdict, message: str, tmp_path: Path) -> None:
+    assert findings_in(tmp_path, text) == [(verdict, message)]

@@ -53,13 +53,13 @@ def test_gpus_whose_uuids_were_scrubbed_stay_apart_by_their_numbers() -> None:
 
 
 def test_a_gpu_that_is_counted_and_not_described_has_an_empty_entry() -> None:
-    data = {"count": 3, "gpus": [{"index": 2, "uuid": "c"}]}
-    assert completed(data) == {"count": 3, "gpus": [{"index": 0}, {"index": 1}, {"index": 2, "uuid": "c"}]}
+    nvml = {"count": 3, "gpus": [{"index": 2, "uuid": "c"}]}
+    assert completed(nvml) == {"count": 3, "gpus": [{"index": 0}, {"index": 1}, {"index": 2, "uuid": "c"}]}
 
 
 def test_gpus_that_are_all_described_have_the_numbers_that_are_left() -> None:
-    data = {"count": 3, "gpus": [{"pci": "0000:c8:00.0"}, {"index": 1, "pci": "0000:64:00.0"}, {"pci": "0000:53:00.0"}]}
-    assert completed(data) == {
+    nvml = {"count": 3, "gpus": [{"pci": "0000:c8:00.0"}, {"index": 1, "pci": "0000:64:00.0"}, {"pci": "0000:53:00.0"}]}
+    assert completed(nvml) == {
         "count": 3,
         "gpus": [
             {"index": 0, "pci": "0000:53:00.0"},
@@ -88,8 +88,8 @@ def test_a_gpu_without_a_name_that_says_what_another_says_is_not_one_more() -> N
 
 
 def test_gpus_without_a_name_are_no_more_than_a_node_may_have() -> None:
-    found = merged([(10, {"gpus": [{"x": number}]}) for number in range(1000)])
-    assert len(found["gpus"]) == 256  # type: ignore[index]
+    result = merged([(10, {"gpus": [{"x": number}]}) for number in range(1000)])
+    assert len(result["gpus"]) == 256  # type: ignore[index]
 
 
 def test_a_gpu_without_a_name_that_says_something_else_is_one_more() -> None:

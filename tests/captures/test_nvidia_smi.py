@@ -60,9 +60,11 @@ KNOWN = {
 
 def captures(*, healthy: bool | None = None) -> list[object]:
     """nvidia-smi captures: all, or those that MANIFEST.tsv calls healthy or faulty."""
-    chosen = {None: lambda _: True, True: lambda one: one.is_healthy, False: lambda one: one.is_faulty}[healthy]
-    found = [param for topic in FORM_OF for param in of_topic(topic, chosen)]
-    return found if manifest() else found[:1]
+    chosen = {None: lambda _: True, True: lambda capture: capture.is_healthy, False: lambda capture: capture.is_faulty}[
+        healthy
+    ]
+    params = [param for topic in FORM_OF for param in of_topic(topic, chosen)]
+    return params if manifest() else params[:1]
 
 
 @pytest.mark.parametrize("capture", captures())
@@ -159,8 +161,8 @@ def test_a_line_of_a_real_capture_that_a_fault_has_changed(
 ) -> None:
     changed = re.sub(shown, instead, sample(file).text, count=1)
     (tmp_path / "nvidia-smi.txt").write_text(changed, encoding="utf-8")
-    found = [one.message for one in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict]
-    assert found[0] == message
+    messages = [finding.message for finding in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict]
+    assert messages[0] == message
 
 
 def table(gpus: int, shown: str, instead: str) -> str:
@@ -189,12 +191,12 @@ def test_what_the_table_shows_of_a_gpu_without_what_it_is_held_against(
     shown: str, instead: str, check: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "nvidia-smi.txt").write_text(table(3 if "W" in shown else 2, shown, instead), encoding="utf-8")
-    found = [
-        one.message
-        for one in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict
-        if one.verdict is Verdict.CONCERN
+    messages = [
+        finding.message
+        for finding in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict
+        if finding.verdict is Verdict.CONCERN
     ]
-    assert found == [message] * bool(message)
+    assert messages == [message] * bool(message)
 
 
 P5EN = "p5en.48xlarge"
@@ -226,8 +228,8 @@ def test_gpus_that_the_matrix_joins_by_fewer_nvlinks(
     in_row = re.sub(r"^GPU3 .*", lambda row: row[0].replace("NV18", way), in_column, flags=re.MULTILINE)
     (tmp_path / "capture.txt").write_text(f"{in_row}\n{beside}", encoding="utf-8")
     result = evaluated(tmp_path / "capture.txt", instance_type=kind)["gpu.nvlink_active"]
-    found = [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL]
-    assert (message in found[0]) if message else not found
+    messages = [finding.message for finding in result.by_verdict if finding.verdict is Verdict.FAIL]
+    assert (message in messages[0]) if message else not messages
 
 
 @pytest.mark.parametrize(
@@ -238,8 +240,8 @@ def test_gpus_of_a_baseboard_whose_links_are_all_down(model: str, is_wired: bool
     text = "".join(f"GPU {number}: {model} (UUID: GPU-{number})\n{links}" for number in range(4))
     (tmp_path / "nvlink.txt").write_text(text, encoding="utf-8")
     result = evaluated(tmp_path / "nvlink.txt")["gpu.nvlink_active"]
-    found = [one.message for one in result.by_verdict if one.verdict in (Verdict.CONCERN, Verdict.FAIL)]
-    assert [message[:40] for message in found] == ["GPU 0, GPU 1, GPU 2, GPU 3: all 18 NVLin"] * is_wired
+    messages = [finding.message for finding in result.by_verdict if finding.verdict in (Verdict.CONCERN, Verdict.FAIL)]
+    assert [message[:40] for message in messages] == ["GPU 0, GPU 1, GPU 2, GPU 3: all 18 NVLin"] * is_wired
 
 
 @pytest.mark.long

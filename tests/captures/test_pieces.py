@@ -91,8 +91,8 @@ def test_blank_lines_are_no_output() -> None:
 
 
 def test_a_query_without_a_header_gets_the_one_that_its_command_names() -> None:
-    data = cut("$ nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader,nounits\n0, 00000000:53:00.0\n")
-    assert [text for _, text in data] == ["index, pci.bus_id\n0, 00000000:53:00.0"]
+    cut_texts = cut("$ nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader,nounits\n0, 00000000:53:00.0\n")
+    assert [text for _, text in cut_texts] == ["index, pci.bus_id\n0, 00000000:53:00.0"]
 
 
 @pytest.mark.parametrize(
@@ -121,16 +121,20 @@ JOURNAL = "Nov 28 11:22:33 gpu001 kernel: Linux version 6.1\nNov 28 11:22:34 gpu
 @pytest.mark.parametrize(
     "text",
     [
-        *(JOURNAL.format(f"alice[1234]: {said}") for said in (MESSAGE, LOST, "No devices were found")),
+        *(JOURNAL.format(f"alice[1234]: {message}") for message in (MESSAGE, LOST, "No devices were found")),
         f"[    0.000000] Linux version 6.1\n[  100.000000] tmpfs: Unknown parameter '{MESSAGE}'\n",
         f"2026-11-28T11:22:34+00:00 gpu001 alice: {LOST}\n",
         *(
             JOURNAL.format(f"alice[1234]: hello\n{more}\nNov 28 11:22:35 gpu001 sshd[1]: bye")
-            for said in (MESSAGE, LOST)
-            for more in (INDENT + said, f"{INDENT}a\n\n{INDENT}{said}", f"{INDENT}$ nvidia-smi\n{INDENT}{said}")
+            for message in (MESSAGE, LOST)
+            for more in (
+                INDENT + message,
+                f"{INDENT}a\n\n{INDENT}{message}",
+                f"{INDENT}$ nvidia-smi\n{INDENT}{message}",
+            )
         ),
         f"[  100.000000] tmpfs: Unknown parameter 'a\n{INDENT}{MESSAGE}'\n",
-        *(f"2025-07-21 15:15:00 gpu001 alice[7]: {said}\nx\n" for said in (MESSAGE, LOST)),
+        *(f"2025-07-21 15:15:00 gpu001 alice[7]: {message}\nx\n" for message in (MESSAGE, LOST)),
         f"2025-07-21 15:15:00 alice: {MESSAGE}\nx\n",
         f"USER PID COMMAND\nalice 7 echo {MESSAGE}\n",
         JOURNAL.format("alice[1]: nccom-test -r 32 allr\nNov 28 11:22:35 gpu001 alice[1]: error: no such file"),
@@ -173,15 +177,15 @@ def test_an_output_that_is_repeated_is_read_once_and_counts_each_time() -> None:
 
 @pytest.mark.long
 def test_the_last_of_very_many_short_outputs_are_read_beside_longer_ones_and_the_others_counted() -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     def recognises(text: str) -> bool:
-        return not asked.append(text)
+        return not texts.append(text)
 
     form = Form("greeting", recognises, lambda _: {}, begins=FORM.begins)
     long = f"hello\n {'x' * outputs.SHORT}\n"
     _, problems = of_text(long + "".join(f"hello\n {number}\n" for number in range(5_000)), [form])
-    assert sorted(set(asked)) == sorted(
+    assert sorted(set(texts)) == sorted(
         [long, *(f"hello\n {number}\n" for number in range(1_000, 4_999)), "hello\n 4999\n\n"]
     )
     assert problems == ["5,000 outputs of fewer than 256 characters, of which the last 4,000 were read"]

@@ -159,10 +159,12 @@ def evaluated(sample: Sample) -> list[Result]:
 
 
 def parameters(chosen: str = "") -> list[object]:
-    found = [
-        entry for topic in FAMILIES for entry in of_topic(topic, lambda one: not chosen or bool(getattr(one, chosen)))
+    entries = [
+        entry
+        for topic in FAMILIES
+        for entry in of_topic(topic, lambda sample: not chosen or bool(getattr(sample, chosen)))
     ]
-    return found if manifest() else found[:1]
+    return entries if manifest() else entries[:1]
 
 
 @pytest.mark.parametrize("sample", parameters())
@@ -179,31 +181,31 @@ def test_no_capture_breaks_a_check(sample: Sample) -> None:
     assert [result.message for result in evaluated(sample) if "the check itself broke" in result.message] == []
 
 
-def found_in(sample: Sample) -> list[Result]:
+def findings_in(sample: Sample) -> list[Result]:
     """Findings in a capture, including those beside missing facts."""
-    return [one for result in evaluated(sample) for one in result.by_verdict if one.verdict in FINDINGS]
+    return [finding for result in evaluated(sample) for finding in result.by_verdict if finding.verdict in FINDINGS]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("sample", parameters("is_healthy"))
 def test_a_healthy_capture_has_no_finding(sample: Sample) -> None:
-    found = {result.check: result.message for result in found_in(sample)}
-    assert set(found) == {check for name, check in FOUND_IN_HEALTHY if name == sample.name}, found
+    by_check = {result.check: result.message for result in findings_in(sample)}
+    assert set(by_check) == {check for name, check in FOUND_IN_HEALTHY if name == sample.name}, by_check
 
 
 @pytest.mark.parametrize("sample", parameters("is_faulty"))
 def test_a_faulty_capture_has_a_finding(sample: Sample) -> None:
-    found = [result.check for result in found_in(sample)]
-    assert bool(found) != (sample.name in NOT_FOUND_IN_FAULTY)
+    checks = [result.check for result in findings_in(sample)]
+    assert bool(checks) != (sample.name in NOT_FOUND_IN_FAULTY)
 
 
 def xids(lines: Iterable[facts.Line]) -> Counter[int]:
     """How many lines report each Xid, including lines left out."""
-    found: Counter[int] = Counter()
+    codes: Counter[int] = Counter()
     for event in facts.parse(lines):
         if isinstance(event, facts.XidEvent):
-            found[event.code] += event.lines
-    return found
+            codes[event.code] += event.lines
+    return codes
 
 
 NOT_OF_ONE_LOG = (  # lines from source code and tables; no kernel writes some of them, and none has a time
@@ -214,14 +216,14 @@ NOT_OF_ONE_LOG = (  # lines from source code and tables; no kernel writes some o
 )
 
 
-@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name.endswith(NOT_OF_ONE_LOG)))
+@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda sample: sample.name.endswith(NOT_OF_ONE_LOG)))
 def test_lines_without_times_among_others_show_no_records(sample: Sample) -> None:
     with pytest.raises(CaptureError, match="do not show where a record begins"):
         kernel_log.read(plain(sample.text))
 
 
 @pytest.mark.parametrize(
-    "sample", of_topic("kernel-log", lambda one: not (reason(one.name) or one.name.endswith(NOT_OF_ONE_LOG)))
+    "sample", of_topic("kernel-log", lambda sample: not (reason(sample.name) or sample.name.endswith(NOT_OF_ONE_LOG)))
 )
 def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
     raw: Any = kernel_log.read(plain(sample.text))

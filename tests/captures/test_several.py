@@ -76,7 +76,7 @@ def test_an_output_that_is_known_behind_names_too_is_of_each(tmp_path: Path) -> 
     text = beside(("gpu1", smi), ("gpu2", smi.replace(":53:", ":64:")), ("gpu3", "no such host"))
     path = written(tmp_path, all=text) / "all"
     captured = read_capture(path, resolve(f"capture:{path}"), ())
-    assert {one.evidence.node: "nvml" in one.evidence.collectors for one in captured} == {
+    assert {capture.evidence.node: "nvml" in capture.evidence.collectors for capture in captured} == {
         "gpu1": True,
         "gpu2": True,
         "gpu3": False,
@@ -86,8 +86,8 @@ def test_an_output_that_is_known_behind_names_too_is_of_each(tmp_path: Path) -> 
 @pytest.mark.long
 def test_a_heading_of_many_nodes_is_of_all_of_them(tmp_path: Path) -> None:
     many = ",".join(map(str, range(1, 1_000, 2)))
-    found = xids(written(tmp_path, all=grouped(("gpu2", WELL), (f"gpu[{many}]", ILL))) / "all")
-    assert Counter(found.values()) == {PASS: 1, FAIL: 500}
+    by_node = xids(written(tmp_path, all=grouped(("gpu2", WELL), (f"gpu[{many}]", ILL))) / "all")
+    assert Counter(by_node.values()) == {PASS: 1, FAIL: 500}
 
 
 @pytest.mark.long

@@ -54,13 +54,13 @@ TARGET SOURCE                 FSTYPE OPTIONS
 LUSTRE = "TARGET SOURCE                 OPTIONS\n/fsx   10.1.2.3@tcp:/abcdefgh rw,lazystatfs\n"
 
 
-def found(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
+def findings_in(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
     """A check's findings in a text, ignoring missing evidence."""
     result = evaluated(written(folder, output=text) / "output")[check]
     return [
-        (one.verdict, one.message)
-        for one in result.by_verdict or (result,)
-        if one.verdict in (Verdict.FAIL, Verdict.CONCERN)
+        (finding.verdict, finding.message)
+        for finding in result.by_verdict or (result,)
+        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
     ]
 
 
@@ -95,18 +95,18 @@ def test_no_gib_of_swap_may_be_some() -> None:
 
 @pytest.mark.parametrize("text", [SWAPON, SWAPS, f"$ free -g\n{GIB.replace('Swap:           0', 'Swap:           8')}"])
 def test_swap_that_a_table_shows_is_found(text: str, tmp_path: Path) -> None:
-    assert [verdict for verdict, _ in found(tmp_path, text, "host.swap")] == [Verdict.CONCERN]
+    assert [verdict for verdict, _ in findings_in(tmp_path, text, "host.swap")] == [Verdict.CONCERN]
 
 
 @pytest.mark.parametrize(("size", "words"), [(1032161, []), (903121, ["node 1 has 882 GiB"])])
 def test_numactl_shows_a_socket_with_less_memory(size: int, words: list[str], tmp_path: Path) -> None:
-    seen = found(tmp_path, NUMACTL.format(size=size), "host.numa")
+    seen = findings_in(tmp_path, NUMACTL.format(size=size), "host.numa")
     assert [message.partition(";")[0] for _, message in seen] == words
 
 
 @pytest.mark.parametrize(("first", "finds"), [("*", 0), ("?", 1), ("-", 1)])
 def test_chronyc_sources_show_whether_one_is_followed(first: str, finds: int, tmp_path: Path) -> None:
-    seen = found(tmp_path, SOURCES.format(first=first), "host.clock_sync")
+    seen = findings_in(tmp_path, SOURCES.format(first=first), "host.clock_sync")
     assert [message for _, message in seen] == [
         "the clock is not synchronised; expected chrony or another NTP client to correct it"
     ] * finds
@@ -150,7 +150,7 @@ def test_findmnt_of_some_types_is_read_by_its_titles() -> None:
 
 def test_what_grep_leaves_of_findmnt_is_read_by_the_columns_of_its_command(tmp_path: Path) -> None:
     text = "$ findmnt -o TARGET,FSTYPE,OPTIONS | grep -w ro\n/scratch ext4 rw,relatime,ro\n"
-    assert [verdict for verdict, _ in found(tmp_path, text, "storage.mounts_writable")] == [Verdict.FAIL]
+    assert [verdict for verdict, _ in findings_in(tmp_path, text, "storage.mounts_writable")] == [Verdict.FAIL]
 
 
 def test_the_whole_tree_of_findmnt_is_read_as_before() -> None:

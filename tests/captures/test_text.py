@@ -110,9 +110,9 @@ def test_bytes_that_are_no_text_do_no_harm_to_the_rest() -> None:
 def test_the_beginning_of_a_truncated_gzip_file_is_read() -> None:
     whole = "\n".join(f"line {number} {number * 7919 % 1000}" for number in range(20_000))
     packed = gzip.compress(whole.encode())
-    data = text_of(packed[: len(packed) // 2])
-    assert data.startswith("line 0 ")
-    assert whole.startswith(data)
+    decoded = text_of(packed[: len(packed) // 2])
+    assert decoded.startswith("line 0 ")
+    assert whole.startswith(decoded)
 
 
 def test_a_gzip_file_that_unpacks_to_too_much_is_read_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ def test_a_file_that_only_begins_like_gzip_is_empty_and_no_crash() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_become_text(content: bytes) -> None:
-    data = text_of(content)
-    assert "\r" not in data
-    assert "\0" not in data
+    decoded = text_of(content)
+    assert "\r" not in decoded
+    assert "\0" not in decoded
 
 
 WORDS = (
@@ -202,8 +202,8 @@ def test_a_fault_cut_off_or_taken_out_is_no_pass(file: str, check: str) -> None:
 
 
 def all_captures() -> list[object]:
-    found = [param for topic in sorted({one.topic for one in manifest()}) for param in of_topic(topic)]
-    return [param for param in found if "nvidia" in str(param)] or of_topic("nvidia-smi-q")[:1]
+    params = [param for topic in sorted({entry.topic for entry in manifest()}) for param in of_topic(topic)]
+    return [param for param in params if "nvidia" in str(param)] or of_topic("nvidia-smi-q")[:1]
 
 
 @pytest.mark.parametrize("capture", all_captures())

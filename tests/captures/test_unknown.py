@@ -32,9 +32,9 @@ def unknown(text: str) -> list[str]:
 
 
 def test_each_unknown_output_of_a_session_is_named_and_the_others_are_read() -> None:
-    values, said = read_text(SESSION)
+    values, names = read_text(SESSION)
     assert values["boot"] == {"uptime_s": 350735.47}
-    assert said == [
+    assert names == [
         "ethtool eth0 is none of the known forms",
         "dcgmi health -c is none of the known forms: Error: no connection to localhost",
     ]
@@ -76,7 +76,7 @@ def test_a_file_that_shows_a_command_is_reported_by_its_output_and_not_the_comma
 
 
 NO_DRIVER = "Unable to read device information from the driver."
-SAID = {
+ERRORS = {
     f'FATA[0000] Failed to discover neuron devices             error="{NO_DRIVER}"': (
         "neuron.devices_answer",
         Verdict.FAIL,
@@ -92,22 +92,22 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: said[:30])
-def test_an_error_in_place_of_an_output_is_said_in_its_own_words(said: str) -> None:
-    check, verdict, words = SAID[said]
-    assert read_text(said + "\n")[1] == []
-    expect(evaluated({"a.txt": said + "\n"})[check], verdict, words)
+@pytest.mark.parametrize("output", ERRORS, ids=lambda output: output[:30])
+def test_an_error_in_place_of_an_output_is_said_in_its_own_words(output: str) -> None:
+    check, verdict, message = ERRORS[output]
+    assert read_text(output + "\n")[1] == []
+    expect(evaluated({"a.txt": output + "\n"})[check], verdict, message)
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: said[:30])
-def test_below_a_typed_command_it_is_the_same(said: str) -> None:
-    check, verdict, words = SAID[said]
-    expect(evaluated({"a.txt": f"# sudo the command\n$ date -u\n{said}\n"})[check], verdict, words)
+@pytest.mark.parametrize("output", ERRORS, ids=lambda output: output[:30])
+def test_below_a_typed_command_it_is_the_same(output: str) -> None:
+    check, verdict, message = ERRORS[output]
+    expect(evaluated({"a.txt": f"# sudo the command\n$ date -u\n{output}\n"})[check], verdict, message)
 
 
-@pytest.mark.parametrize("said", ["FATA[0012] error running neuron job", 'time=12:00 level=fatal msg="neuron job"'])
-def test_what_a_job_logs_of_neuron_is_no_output_of_neuron_ls(said: str) -> None:
-    assert "neuron_ls" not in read_text(f"step 1\n{said}\n")[0]
+@pytest.mark.parametrize("output", ["FATA[0012] error running neuron job", 'time=12:00 level=fatal msg="neuron job"'])
+def test_what_a_job_logs_of_neuron_is_no_output_of_neuron_ls(output: str) -> None:
+    assert "neuron_ls" not in read_text(f"step 1\n{output}\n")[0]
 
 
 def test_neuron_ls_says_why_it_fails_below_another_line() -> None:

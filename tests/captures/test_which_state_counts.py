@@ -18,9 +18,9 @@ FAIL = Verdict.FAIL
 
 
 def record(state: str, reason: str = "") -> str:
-    said = f"   Reason={reason} [root@2026-07-20T11:00:00]\n" if reason else ""
+    line = f"   Reason={reason} [root@2026-07-20T11:00:00]\n" if reason else ""
     return (
-        f"NodeName=gpu003 Arch=x86_64 CoresPerSocket=48\n   CPUAlloc=0 CPUTot=192 Gres=gpu:8\n   State={state}\n{said}"
+        f"NodeName=gpu003 Arch=x86_64 CoresPerSocket=48\n   CPUAlloc=0 CPUTot=192 Gres=gpu:8\n   State={state}\n{line}"
     )
 
 
@@ -53,7 +53,7 @@ REASON = "$ sinfo -R\nREASON USER TIMESTAMP NODELIST\nGPU 3 fell off bus root 20
 
 
 @pytest.mark.parametrize(
-    ("outputs", "words"),
+    ("outputs", "message"),
     [
         ((IDLE, REASON), "(GPU 3 fell off bus, by root at 2026-07-21T11:00:00)"),
         ((IDLE, SAID_DRAINED), "DRNG"),
@@ -71,17 +71,20 @@ REASON = "$ sinfo -R\nREASON USER TIMESTAMP NODELIST\nGPU 3 fell off bus root 20
     ],
 )
 def test_in_one_file_the_later_output_counts_unless_it_says_less(
-    outputs: tuple[str, ...], words: str, tmp_path: Path
+    outputs: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    path = written(tmp_path, **{"x.txt": "".join(f"$ scontrol show node gpu003\n{one}" for one in outputs)}) / "x.txt"
+    path = (
+        written(tmp_path, **{"x.txt": "".join(f"$ scontrol show node gpu003\n{output}" for output in outputs)})
+        / "x.txt"
+    )
     (result,) = results(IN_SLURM, path).values()
-    assert (result.verdict is FAIL) == bool(words)
-    assert words in result.message
+    assert (result.verdict is FAIL) == bool(message)
+    assert message in result.message
 
 
 @pytest.mark.parametrize("names", [("after.txt", "before.txt"), ("before.txt", "after.txt")])
 @pytest.mark.parametrize(
-    ("one", "other", "words"),
+    ("one", "other", "message"),
     [
         (DRAINED, IDLE, "replace the board"),
         (DRAINED, SAID_IDLE, "replace the board"),
@@ -93,11 +96,11 @@ def test_in_one_file_the_later_output_counts_unless_it_says_less(
     ],
 )
 def test_the_worst_state_in_several_files_counts(
-    one: str, other: str, words: str, names: tuple[str, str], tmp_path: Path
+    one: str, other: str, message: str, names: tuple[str, str], tmp_path: Path
 ) -> None:
     path = written(tmp_path, **{f"gpu003/{name}": text for name, text in zip(names, (one, other), strict=True)})
     (result,) = results(IN_SLURM, path).values()
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_drain_keeps_its_own_reason_beside_another_file_that_has_one(tmp_path: Path) -> None:

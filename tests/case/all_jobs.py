@@ -26,22 +26,22 @@ class Slurm:
     def __init__(
         self, rows: Sequence[str], is_accounted: bool = True, outputs: Mapping[str, Path] | None = None
     ) -> None:
-        self.rows = {one.partition("|")[0]: one for one in rows}
+        self.rows = {line.partition("|")[0]: line for line in rows}
         self.is_accounted = is_accounted
         self.outputs = outputs or {}
         self.asked: list[Sequence[str]] = []
 
-    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
-        self.asked.append(words)
-        if words[0] == "sacct":
-            chosen = self.rows.values() if "-j" not in words else [self.rows[words[2]]]
+    def __call__(self, command: Sequence[str]) -> tuple[int, str]:
+        self.asked.append(command)
+        if command[0] == "sacct":
+            chosen = self.rows.values() if "-j" not in command else [self.rows[command[2]]]
             return (0, "\n".join([HEAD, *chosen])) if self.is_accounted else NO_ACCOUNTING
-        if words[0] == "scontrol" and not self.is_accounted:
-            wanted = self.rows if len(words) == 3 else [words[3]]
+        if command[0] == "scontrol" and not self.is_accounted:
+            wanted = self.rows if len(command) == 3 else [command[3]]
             return 0, "\n\n".join(self._shown(number) for number in wanted)
-        if words[0] == "squeue":
-            return 0, "\n".join(self.rows if "-j" not in words else [words[words.index("-j") + 1]])
-        return (0, "") if words[0] == "sinfo" else NO_JOB
+        if command[0] == "squeue":
+            return 0, "\n".join(self.rows if "-j" not in command else [command[command.index("-j") + 1]])
+        return (0, "") if command[0] == "sinfo" else NO_JOB
 
     def _shown(self, number: str) -> str:
         _, state, code, start, end, nodes, tres = self.rows[number].split("|")
@@ -59,8 +59,8 @@ class Named(Slurm):
         super().__init__(rows, is_accounted=False)
         self.name = name
 
-    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
-        status, said = super().__call__(words)
-        if list(words) == ["scontrol", "show", "job", list(self.rows)[-1]]:
+    def __call__(self, command: Sequence[str]) -> tuple[int, str]:
+        status, output = super().__call__(command)
+        if list(command) == ["scontrol", "show", "job", list(self.rows)[-1]]:
             return NO_JOB
-        return status, said.replace("JobName=x", f"JobName=x\n{self.name}", 1) if words[0] == "scontrol" else said
+        return status, output.replace("JobName=x", f"JobName=x\n{self.name}", 1) if command[0] == "scontrol" else output

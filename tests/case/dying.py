@@ -32,9 +32,9 @@ class Submitted:
     nodes: tuple[str, ...]
     out: str
 
-    def scontrol(self, *words: str) -> None:
+    def scontrol(self, *arguments: str) -> None:
         """Run scontrol. Raises RuntimeError if Slurm refuses."""
-        self.bed.output_of("scontrol", *words)
+        self.bed.output_of("scontrol", *arguments)
 
     def wait(self, holds: Callable[[str], bool]) -> None:
         """Wait until Slurm's record of the job satisfies a condition. Raises TimeoutError."""
@@ -108,15 +108,15 @@ def _submit(bed: SlurmBed, job: DyingJob, shared: Path, nodes: tuple[str, ...]) 
     out = str(shared / "out-%j.txt")
     where = ("-N3", "--ntasks=3", "-p", "gpu", "-w", ",".join(nodes))
     common = ("sbatch", "--parsable", "--no-requeue", *where, "-o", out, f"--export=ALL,FIRST={nodes[0]}")
-    words = (*common, *(option.format(*nodes) for option in job.options))
-    said = bed.output_of(*words, "--wrap", job.batch.format(script=script), user=job.user)
-    number = said.strip().split(";")[0]
+    command = (*common, *(option.format(*nodes) for option in job.options))
+    output = bed.output_of(*command, "--wrap", job.batch.format(script=script), user=job.user)
+    number = output.strip().split(";")[0]
     task = "_3" if any(option.startswith("--array") for option in job.options) else ""
     return Submitted(bed, number + task, nodes, out.replace("%j", number))
 
 
 def _has_ended(text: str) -> bool:
-    return not any(f"JobState={one}" in text for one in UNDER_WAY)
+    return not any(f"JobState={state}" in text for state in UNDER_WAY)
 
 
 def _share(job: Submitted) -> None:
@@ -131,8 +131,8 @@ def _share(job: Submitted) -> None:
 def _case(job: Submitted, asks: bool) -> dict[str, Any]:
     more = "--cluster slurm:" if asks else ""
     command = f"cd {ROOT} && exec {sys.executable} -c '{CODE}' case {job.number} --json {more}"
-    data: dict[str, Any] = json.loads(job.bed.output_of("sh", "-c", command))
-    return data
+    report: dict[str, Any] = json.loads(job.bed.output_of("sh", "-c", command))
+    return report
 
 
 def _return(bed: SlurmBed, name: str) -> None:

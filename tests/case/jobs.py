@@ -20,7 +20,7 @@ def images(nodes: Sequence[str] = NODES) -> dict[str, NodeImage]:
     """Healthy nodes with this machine's uptime, so that their kernel logs have true times."""
     image = healthy_cpu()
     return dict.fromkeys(
-        nodes, replace(image, proc={name: one for name, one in image.proc.items() if name != "uptime"})
+        nodes, replace(image, proc={name: content for name, content in image.proc.items() if name != "uptime"})
     )
 
 
@@ -202,6 +202,6 @@ def kept_of_rank_1(bed: SlurmBed, shared: Path) -> str:
     script.write_text(f'#!/bin/sh\nif [ "$SLURM_PROCID" = 1 ]; then exec {KEY_ERROR}; fi; sleep 300\n')
     script.chmod(0o755)
     file = "/root/task-%t.err"
-    words = ("srun", "-N3", "--ntasks=3", "-p", "gpu", "-l", "--kill-on-bad-exit=1", f"--error={file}", str(script))
-    bed.run(*words)
+    command = ("srun", "-N3", "--ntasks=3", "-p", "gpu", "-l", "--kill-on-bad-exit=1", f"--error={file}", str(script))
+    bed.run(*command)
     return (bed.node("gpu002").root / file.replace("%t", "1").lstrip("/")).read_text()

@@ -60,14 +60,14 @@ def record_of_slurm(case: LabelledCase, here: Path, nodes: tuple[str, ...]) -> N
         (here / "scontrol-job.txt").write_text(text)
     elif case.circumstance.record == "sacct":
         rows = (("77", state), ("77.batch", "CANCELLED"), ("77.0", plain))
-        lines = [f"{number}|{said}|{code}|{started}|{ended}|{fold(nodes)}" for number, said in rows]
+        lines = [f"{number}|{status}|{code}|{started}|{ended}|{fold(nodes)}" for number, status in rows]
         (here / "sacct.txt").write_text("\n".join(["JobID|State|ExitCode|Start|End|NodeList", *lines]) + "\n")
     else:
         widths = (12, 24, 8, 19, 19, 60)
         names = ("JobID", "State", "ExitCode", "Start", "End", "NodeList")
         head = " ".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
         row = ("77", state, code, started, ended, fold(nodes))
-        shown = " ".join(f"{said:>{width}}" for said, width in zip(row, widths, strict=True))
+        shown = " ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
         (here / "sacct.txt").write_text(f"{head}\n{' '.join('-' * width for width in widths)}\n{shown}\n")
 
 
@@ -77,19 +77,19 @@ def logs_of_nodes(case: LabelledCase, here: Path, chance: Random) -> None:
         return
     lines: dict[str, list[tuple[float, str]]] = {}
     for text in case.story.data.get("kernel", ()):
-        node, seconds, words = text.split(" ", 2)
+        node, seconds, message = text.split(" ", 2)
         when = float(seconds) + behind_s(case, int(node[1:]) - 1)
-        lines.setdefault(case.node(node), []).append((when, words))
+        lines.setdefault(case.node(node), []).append((when, message))
     for node in chance.sample(("n1", "n2", "n3", "n4"), 2) if lines else ():
-        said = lines.setdefault(case.node(node), [])
-        said += [(-chance.uniform(100, 90_000), chance.choice(HEALTHY)) for _ in range(3)]
-    for node, said in lines.items():
-        kept = [_kernel(case, seconds, node, words) for seconds, words in sorted(said)]
+        messages = lines.setdefault(case.node(node), [])
+        messages += [(-chance.uniform(100, 90_000), chance.choice(HEALTHY)) for _ in range(3)]
+    for node, messages in lines.items():
+        kept = [_kernel(case, seconds, node, message) for seconds, message in sorted(messages)]
         (here / f"{node}-dmesg.txt").write_text("\n".join(kept) + "\n")
     for name, key in (("dmesg", "kernel_undated"), ("messages", "messages")):
         for text in case.story.data.get(key, ()):
-            node, words = text.split(" ", 1)
-            seconds, _, rest = words.partition(" ") if key == "messages" else ("+0", "", words)
+            node, message = text.split(" ", 1)
+            seconds, _, rest = message.partition(" ") if key == "messages" else ("+0", "", message)
             head = (
                 f"[{BOOTED_S:.6f}] "
                 if name == "dmesg"
@@ -98,12 +98,12 @@ def logs_of_nodes(case: LabelledCase, here: Path, chance: Random) -> None:
             (here / f"{case.node(node)}-{name}.txt").write_text(f"{head}{rest}\n")
 
 
-def _kernel(case: LabelledCase, seconds: float, node: str, words: str) -> str:
+def _kernel(case: LabelledCase, seconds: float, node: str, message: str) -> str:
     when = _moment(case, seconds)
     form = {
-        "iso": f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond:06d}+00:00 {words}",
-        "ctime": f"[{when:%a %b %e %H:%M:%S %Y}] {words}",
-        "syslog": f"{when:%b %e %H:%M:%S} {node} kernel: {words}",
-        "journal": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond:06d}+0000 {node} kernel: {words}",
+        "iso": f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond:06d}+00:00 {message}",
+        "ctime": f"[{when:%a %b %e %H:%M:%S %Y}] {message}",
+        "syslog": f"{when:%b %e %H:%M:%S} {node} kernel: {message}",
+        "journal": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond:06d}+0000 {node} kernel: {message}",
     }
     return form[case.circumstance.kernel]

@@ -13,7 +13,7 @@ IB12 = (
         "opcode=IBV_WC_SEND(0) reqSize=0 vendor_err=129 req_type=Send hca mlx5_4"
     ),
 )
-IB5 = tuple(words.replace("error 12", "error 5").replace("RETRY_EXC_ERR(12)", "WR_FLUSH_ERR(5)") for words in IB12)
+IB5 = tuple(line.replace("error 12", "error 5").replace("RETRY_EXC_ERR(12)", "WR_FLUSH_ERR(5)") for line in IB12)
 PEER = (
     "NCCL WARN Net : Connection closed by remote peer",
     "NCCL WARN socketProgressOpt: Call to recv from 10.0.0.3<41001> failed : Connection reset by peer",
@@ -54,7 +54,7 @@ def filled(text: str, case: LabelledCase, when: str) -> str:
     """A story's text with its names and its generation's messages filled in."""
     generation = case.circumstance.generation
     names = {f"n{number}": case.node(f"n{number}") for number in range(1, 5)}
-    words = {"traceback": TRACEBACK, "ib12": IB12[generation], "ib5": IB5[generation], "peer": PEER[generation]}
-    for name, value in {**names, **words, "nccl_cuda": NCCL_CUDA[generation], "iso": when}.items():
+    phrases = {"traceback": TRACEBACK, "ib12": IB12[generation], "ib5": IB5[generation], "peer": PEER[generation]}
+    for name, value in {**names, **phrases, "nccl_cuda": NCCL_CUDA[generation], "iso": when}.items():
         text = text.replace(f"{{{name}}}", value)
     return text

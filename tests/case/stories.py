@@ -86,12 +86,12 @@ class LabelledCase:
 
 def stories() -> list[Story]:
     """All stories, by name."""
-    found = []
+    collected = []
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     for file in sorted(STORIES.glob("*.toml")):
         for name, row in toml.loads(file.read_text("utf-8")).items():
-            found.append(Story(name, row["label"], row["source"], row))
-    return sorted(found, key=lambda story: story.name)
+            collected.append(Story(name, row["label"], row["source"], row))
+    return sorted(collected, key=lambda story: story.name)
 
 
 def held_aside(seed: int = SEED) -> frozenset[str]:

@@ -79,15 +79,15 @@ def test_an_exception_before_a_stop_is_the_cause(at: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("at", ["08:10:10", "08:10:20"])
 def test_a_rank_that_had_waited_for_ten_minutes_when_the_limit_came_had_hung(at: str, tmp_path: Path) -> None:
     waited = "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL ran for 600020 milliseconds\n"
-    said = f"2026-03-01 {at},000 loss\n" + STOP.format(of="JOB 77", why="TIME LIMIT") + waited
-    case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="TIMEOUT")})
+    output = f"2026-03-01 {at},000 loss\n" + STOP.format(of="JOB 77", why="TIME LIMIT") + waited
+    case = case_of(tmp_path, {"slurm-77.out": output, "sacct.txt": SACCT.format(state="TIMEOUT")})
     assert case.verdict.cause == "unknown"
 
 
 def test_a_gpu_that_fails_behind_a_stop_did_not_end_the_job(tmp_path: Path) -> None:
-    said = STEPPED + STOP.format(of="JOB 77", why="TIME LIMIT") + TORN["an exception"]
+    output = STEPPED + STOP.format(of="JOB 77", why="TIME LIMIT") + TORN["an exception"]
     log = {"gpu003-dmesg.txt": XID_79.format(time="08:10:35")}
-    case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="TIMEOUT"), **log})
+    case = case_of(tmp_path, {"slurm-77.out": output, "sacct.txt": SACCT.format(state="TIMEOUT"), **log})
     assert (case.verdict.cause, case.advice.nodes["gpu003"]) == ("stopped", "test")
 
 
@@ -97,5 +97,5 @@ def test_what_was_cancelled_from_its_terminal_says_more_behind_it(tmp_path: Path
 
 
 def test_what_another_rank_writes_behind_an_interrupt_may_have_led_to_it(tmp_path: Path) -> None:
-    said = "[rank0]: KeyboardInterrupt\n[rank3]: TypeError: forward() missing 1 required positional argument\n"
-    assert case_of(tmp_path, {"train.log": said}).verdict.cause == "code"
+    output = "[rank0]: KeyboardInterrupt\n[rank3]: TypeError: forward() missing 1 required positional argument\n"
+    assert case_of(tmp_path, {"train.log": output}).verdict.cause == "code"

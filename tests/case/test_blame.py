@@ -31,7 +31,7 @@ def test_the_words_of_a_job_alone_never_blame_hardware(tmp_path: Path) -> None:
     assert (case.verdict.cause, case.verdict.nodes) == ("unknown", ())
     assert case.advice.nodes["gpu003"] == "test"
     assert [command for command in case.advice.commands if "drain" in command] == []
-    assert any("no kernel log of any node" in one for one in case.collected.missing)
+    assert any("no kernel log of any node" in gap for gap in case.collected.missing)
 
 
 def test_what_a_rank_prints_of_the_driver_is_no_evidence(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_what_a_rank_prints_of_the_driver_is_no_evidence(tmp_path: Path) -> None
 def test_a_log_that_any_user_can_write_into_is_no_evidence(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**WITHOUT_LOG, "gpu003-messages.txt": BROKEN_GPU["gpu003-dmesg.txt"]})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
-    assert any("any user can write" in one for one in case.collected.missing)
+    assert any("any user can write" in gap for gap in case.collected.missing)
 
 
 JOURNAL = "Mar  1 07:00:{second:02d} gpu003 kernel: ACPI: thing {second}\n"
@@ -57,7 +57,7 @@ def test_a_journal_in_which_programs_speak_is_no_evidence(program: str, name: st
     true = FORGED.format(program="kernel")
     case = case_of(tmp_path, {**WITHOUT_LOG, name: f"{OF_KERNEL * 7}{true}{FORGED.format(program=program)}"})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
-    assert any(one.startswith(f"{name}: no evidence, as any user can write") for one in case.collected.missing)
+    assert any(gap.startswith(f"{name}: no evidence, as any user can write") for gap in case.collected.missing)
 
 
 def test_what_systemd_says_at_a_boot_is_in_the_kernels_own_journal(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_log_whose_lines_are_of_another_node_than_its_name_is_no_evidence(tmp_
     other = f"Mar  1 08:00:01 gpu004 kernel: {XID_79.partition(' ')[2]}"
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": other})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
-    assert any("its lines are of gpu004" in one for one in case.collected.missing)
+    assert any("its lines are of gpu004" in gap for gap in case.collected.missing)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_evidence_of_another_time_blames_nobody(when: str, why: str, tmp_path: P
 def test_evidence_of_a_node_of_another_job_is_left_out_and_said(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**WITHOUT_LOG, "gpu009-dmesg.txt": XID_79.format(time="08:00:01")})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
-    assert any("gpu009" in one for one in case.collected.missing)
+    assert any("gpu009" in gap for gap in case.collected.missing)
 
 
 NCCL_OF_9 = "gpu009:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
@@ -134,19 +134,19 @@ LINES_OF_9 = {
 }
 
 
-@pytest.mark.parametrize("said", LINES_OF_9)
-def test_a_jobs_words_make_no_suspect_of_a_node_on_which_it_did_not_run(said: str, tmp_path: Path) -> None:
-    case = case_of(tmp_path, {**LINES_OF_9[said], "sacct.txt": SACCT.format(state="FAILED")})
+@pytest.mark.parametrize("name", LINES_OF_9)
+def test_a_jobs_words_make_no_suspect_of_a_node_on_which_it_did_not_run(name: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**LINES_OF_9[name], "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.suspects, case.advice.exclude) == ((), ())
     assert "gpu009" not in case.advice.nodes
-    assert any(one.endswith("on which it did not run: gpu009") for one in case.collected.missing)
+    assert any(gap.endswith("on which it did not run: gpu009") for gap in case.collected.missing)
 
 
 def test_an_exception_before_the_evidence_is_the_cause(tmp_path: Path) -> None:
     own = "2026-03-01 07:59:55,000 KeyError: 'image'\n"
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS, "rank_5.log": STEPS + own})
     assert (case.verdict.cause, case.verdict.rank, case.verdict.standing) == ("code", 5, CANDIDATE)
-    assert any("Xid 79" in one for one in case.verdict.against)
+    assert any("Xid 79" in reason for reason in case.verdict.against)
 
 
 def test_two_causes_that_clocks_cannot_tell_apart_are_unknown(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_the_one_rank_of_a_labelled_file_that_does_not_wait_is_a_lead(
     silent: tuple[int, ...], leads: list[int], tmp_path: Path
 ) -> None:
     began = "".join(f"{rank}: libnuma: Warning\n" for rank in range(8))
-    said = "".join(GLOO.format(rank=rank) for rank in range(8) if rank not in silent)
-    case = case_of(tmp_path, {"job-77.out": began + said + "srun: error: gpu004: task 7: Terminated\n"})
+    output = "".join(GLOO.format(rank=rank) for rank in range(8) if rank not in silent)
+    case = case_of(tmp_path, {"job-77.out": began + output + "srun: error: gpu004: task 7: Terminated\n"})
     assert [lead.rank for lead in case.collected.leads if lead.is_late] == leads
     assert case.verdict.suspects == (("gpu004",) if leads else ())
     assert (case.verdict.cause, case.verdict.nodes) == ("unknown", ())
@@ -252,9 +252,9 @@ SILENT = (  # output where hardware may be the cause and nothing shows that the 
 )
 
 
-@pytest.mark.parametrize("said", SILENT)
-def test_what_hardware_may_have_done_blames_no_code(said: str, tmp_path: Path) -> None:
-    raised = f'2026-03-01 08:00:00,000 ERROR\nTraceback (most recent call last):\n  File "t.py", line 1\n{said}\n'
+@pytest.mark.parametrize("message", SILENT)
+def test_what_hardware_may_have_done_blames_no_code(message: str, tmp_path: Path) -> None:
+    raised = f'2026-03-01 08:00:00,000 ERROR\nTraceback (most recent call last):\n  File "t.py", line 1\n{message}\n'
     case = case_of(tmp_path, {"rank_3.log": STEPS + raised, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.rank) == ("unknown", (), 3)
     assert case.verdict.first is not None
@@ -287,6 +287,6 @@ def test_a_link_that_was_down_explains_no_exception_that_no_network_makes(
 @pytest.mark.parametrize("is_above", [True, False])
 def test_what_looks_like_hardware_above_an_exception_is_not_hidden_by_it(is_above: bool, tmp_path: Path) -> None:
     lines = ["RuntimeError: CUDA error: uncorrectable ECC error encountered\n", "ValueError: bad\n"]
-    said = "".join(lines if is_above else reversed(lines))
-    verdict = case_of(tmp_path, {"slurm-77.out": STEPS + said}).verdict
+    output = "".join(lines if is_above else reversed(lines))
+    verdict = case_of(tmp_path, {"slurm-77.out": STEPS + output}).verdict
     assert verdict.cause == ("unknown" if is_above else "code")

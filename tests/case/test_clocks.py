@@ -30,21 +30,21 @@ LAUNCH = "RuntimeError: CUDA error: unspecified launch failure"
 KEY = "KeyError: 'image'"
 
 
-def rank(number: int, off_s: float = 0.0, said: tuple[float, str] | None = None) -> str:
+def rank(number: int, off_s: float = 0.0, event: tuple[float, str] | None = None) -> str:
     """A rank's output on a node whose clock is this far off."""
     begins = BEGAN + timedelta(seconds=off_s)
     lines = [JOINED.format(node=number + 1, pid=10 + number, rank=number)]
     lines += [STEP.format(at=begins + timedelta(seconds=at), rank=number, number=at) for at in range(40, 50)]
-    if said:
-        lines.append(OWN.format(at=begins + timedelta(seconds=60 + said[0]), rank=number, words=said[1]))
+    if event:
+        lines.append(OWN.format(at=begins + timedelta(seconds=60 + event[0]), rank=number, words=event[1]))
     return "".join(lines)
 
 
 def files(off_s: float, of_gpu: float, of_code: float) -> dict[str, str]:
     """A GPU of gpu003 fails, and rank 1 raises an exception, this many seconds after 8:00."""
     at = BEGAN + timedelta(seconds=60 + of_gpu + off_s)
-    said = {1: (of_code, KEY), 2: (of_gpu + 1, LAUNCH)}
-    ranks = {f"rank_{number}.log": rank(number, off_s * (number == 2), said.get(number)) for number in range(4)}
+    events = {1: (of_code, KEY), 2: (of_gpu + 1, LAUNCH)}
+    ranks = {f"rank_{number}.log": rank(number, off_s * (number == 2), events.get(number)) for number in range(4)}
     return {
         **ranks,
         "gpu003-dmesg.txt": XID_79.format(time=f"{at:%H:%M:%S}"),
@@ -61,9 +61,9 @@ def test_the_verdict_is_the_same_however_far_a_nodes_clock_is_off(off_s: int, tm
 
 
 def test_the_offset_and_its_uncertainty_are_shown_and_times_are_those_of_the_others(tmp_path: Path) -> None:
-    found = case_of(tmp_path, files(180, of_gpu=1, of_code=20))
-    assert found.collected.clocks["gpu003"].seconds == pytest.approx(180)
-    shown = " ".join(text(found).split())
+    opened = case_of(tmp_path, files(180, of_gpu=1, of_code=20))
+    assert opened.collected.clocks["gpu003"].seconds == pytest.approx(180)
+    shown = " ".join(text(opened).split())
     assert "The clock of gpu003 is 180 s ahead, ± 0 s, by the steps of its ranks: its times are corrected." in shown
     assert "> 08:00:01 gpu003 Xid 79" in shown
 
@@ -72,9 +72,9 @@ def test_of_two_clocks_nobody_can_tell_which_is_right(tmp_path: Path) -> None:
     of_two = files(180, of_gpu=1, of_code=20)
     for name in ("rank_0.log", "rank_3.log"):
         del of_two[name]
-    found = case_of(tmp_path, of_two)
-    assert (found.verdict.cause, found.verdict.nodes) == ("unknown", ())
-    assert "Clocks of nodes may be 180 s apart" in " ".join(text(found).split())
+    opened = case_of(tmp_path, of_two)
+    assert (opened.verdict.cause, opened.verdict.nodes) == ("unknown", ())
+    assert "Clocks of nodes may be 180 s apart" in " ".join(text(opened).split())
 
 
 def test_an_offset_is_known_as_well_as_the_question_was_short() -> None:
@@ -94,20 +94,20 @@ def test_nodes_that_are_asked_say_what_their_kernels_logged_by_the_clock_of_whoe
     now = datetime.now(timezone.utc)
     begins, ends = (f"{now + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S}" for at in (-9_000, 600))
     folder = written(tmp_path / "left", {"sacct.txt": ROWS.format(begins=begins, ends=ends)})
-    words = ["case", str(folder), "--cluster", "ssh:n[1-2]", "--json"]
+    arguments = ["case", str(folder), "--cluster", "ssh:n[1-2]", "--json"]
     with testbed({"n1": healthy_cpu(), "n2": with_kernel_line(healthy_cpu(), XID, at_s=UPTIME_S - 60)}) as bed:
         settable(bed.nodes["n2"])
         set_clock(bed.nodes["n2"], 1800)
-        ran = bed.run([sys.executable, "-c", TYPED, *words])
-    said = json.loads(ran.stdout)
-    off = said["clocks"]["n2"]
+        ran = bed.run([sys.executable, "-c", TYPED, *arguments])
+    report = json.loads(ran.stdout)
+    off = report["clocks"]["n2"]
     assert off["seconds"] == pytest.approx(1800, abs=off["apart_s"] + 1)
-    assert said["clocks"]["n1"]["seconds"] == 0
-    row = next(row for row in said["timeline"] if "Xid 79" in row["words"])
+    assert report["clocks"]["n1"]["seconds"] == 0
+    row = next(row for row in report["timeline"] if "Xid 79" in row["words"])
     assert row["where"] == "n2"
     assert row["when"]["begins"] == pytest.approx(now.timestamp() - 60, abs=600)
-    assert said["nodes"] == ["n2"], said["ticket"]
-    assert said["read"] == ["1 record of Slurm", "2 kernel logs"]
+    assert report["nodes"] == ["n2"], report["ticket"]
+    assert report["read"] == ["1 record of Slurm", "2 kernel logs"]
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_nodes_that_are_asked_say_what_their_kernels_logged_by_the_clock_of_whoe
     [("replay:nowhere", "nowhere"), ("capture:nowhere", "nowhere"), ("what:is-this", "what")],
 )
 def test_what_cannot_be_asked_now_is_refused(named: str, why: str, tmp_path: Path) -> None:
-    code, said = case([str(written(tmp_path, files(0, 1, 2))), "--cluster", named])
+    code, output = case([str(written(tmp_path, files(0, 1, 2))), "--cluster", named])
     assert code == 4
-    assert why in said
+    assert why in output
 
 
 @pytest.mark.parametrize("began", ["nan", "1e9", True, None, [1]])
 def test_a_node_that_says_no_time_has_no_clock(began: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = NodeEvidence("n1", probe={"began": began, "seconds": 1.0})
-    monkeypatch.setattr(probe, "_gathered", lambda _cluster: {"n1": data})
-    found = CaseBuilder()
-    probe.read_nodes("ssh:n1", found, ["n1"], None)
-    assert found.clocks == {}
-    assert found.missing[0].startswith("n1: its kernel log: ")
+    evidence = NodeEvidence("n1", probe={"began": began, "seconds": 1.0})
+    monkeypatch.setattr(probe, "_gathered", lambda _cluster: {"n1": evidence})
+    builder = CaseBuilder()
+    probe.read_nodes("ssh:n1", builder, ["n1"], None)
+    assert builder.clocks == {}
+    assert builder.missing[0].startswith("n1: its kernel log: ")

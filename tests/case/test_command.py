@@ -39,10 +39,10 @@ def test_the_order_of_events_has_the_first_and_the_cascades(tmp_path: Path) -> N
 
 def test_programs_get_everything(tmp_path: Path) -> None:
     status, text = case([str(written(tmp_path, BROKEN_GPU)), "--json"])
-    data = json.loads(text)
-    assert (status, data["schema"], data["cause"], data["nodes"]) == (0, 1, "hardware", ["gpu003"])
-    assert data["actions"]["gpu003"] == "drain"
-    assert data["ticket"].startswith("Job 77")
+    report = json.loads(text)
+    assert (status, report["schema"], report["cause"], report["nodes"]) == (0, 1, "hardware", ["gpu003"])
+    assert report["actions"]["gpu003"] == "drain"
+    assert report["ticket"].startswith("Job 77")
 
 
 def test_markdown_keeps_the_words_of_others_in_code(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["/no/such/folder"], "is not a folder; expected"),
         (["."], "no file in it"),
@@ -75,7 +75,7 @@ def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path
     ],
 )
 def test_a_mistake_is_one_line(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     try:
@@ -83,7 +83,7 @@ def test_a_mistake_is_one_line(
     except SystemExit:
         status, text = 4, capsys.readouterr().err
     assert (status, text.count("\n")) == (4, 1)
-    assert said in text
+    assert message in text
 
 
 def test_times_without_a_zone_are_of_the_one_that_is_named(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_times_without_a_zone_are_of_the_one_that_is_named(tmp_path: Path) -> No
 def test_a_zone_west_of_utc_is_named_as_one_east_of_it_is(tmp_path: Path) -> None:
     files = {**BROKEN_GPU, "gpu003-dmesg.txt": BROKEN_GPU["gpu003-dmesg.txt"].replace("T08:", "T13:")}
     folder = str(written(tmp_path, files))
-    for words in (["--utc-offset", "-05:00"], ["--utc-offset=-05:00"]):
-        assert json.loads(case([folder, "--json", *words])[1])["cause"] == "hardware"
+    for options in (["--utc-offset", "-05:00"], ["--utc-offset=-05:00"]):
+        assert json.loads(case([folder, "--json", *options])[1])["cause"] == "hardware"
 
 
 @pytest.mark.long
@@ -124,11 +124,11 @@ def test_links_are_not_followed_and_pipes_are_not_waited_for(tmp_path: Path) -> 
     (folder / "rank_7.log").symlink_to(outside)
     (folder / "elsewhere").symlink_to(tmp_path)
     os.mkfifo(folder / "rank_8.log")
-    data = json.loads(case([str(folder), "--json"])[1])
-    assert [one for one in data["missing"] if "links are not followed" in one] == [
+    report = json.loads(case([str(folder), "--json"])[1])
+    assert [gap for gap in report["missing"] if "links are not followed" in gap] == [
         "links are not followed: elsewhere, rank_7.log"
     ]
-    assert not any("out of memory" in row["words"] for row in data["timeline"])
+    assert not any("out of memory" in row["words"] for row in report["timeline"])
 
 
 def test_files_that_are_broken_are_said_and_cost_nothing_else(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ def test_files_that_are_broken_are_said_and_cost_nothing_else(tmp_path: Path) ->
 def test_a_file_is_read_from_its_beginning_and_its_end(tmp_path: Path) -> None:
     filler = f"a line that says nothing at all{'=' * 1_000}\n" * 14_000
     files = {"rank_0.log": f"{filler}2026-03-01 08:00:00,000 KeyError: 'image'\n", "sacct.txt": BROKEN_GPU["sacct.txt"]}
-    data = json.loads(case([str(written(tmp_path, files)), "--json"])[1])
-    assert data["cause"] == "code"
+    report = json.loads(case([str(written(tmp_path, files)), "--json"])[1])
+    assert report["cause"] == "code"

@@ -48,9 +48,9 @@ def test_so_they_are_in_dockers_own_files() -> None:
 
 def test_the_node_of_a_container_is_where_it_ran_and_not_what_it_calls_itself() -> None:
     nccl = "train-worker-3:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1"
-    found = of([nccl, "[rank3]: KeyError: 'image'"], node="gpu003")
-    assert found.nodes_of_ranks == {3: "gpu003"}
-    assert [event.node for event in found.events] == ["gpu003"]
+    output = of([nccl, "[rank3]: KeyError: 'image'"], node="gpu003")
+    assert output.nodes_of_ranks == {3: "gpu003"}
+    assert [event.node for event in output.events] == ["gpu003"]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -24,7 +24,7 @@ def labelled(text: str, rank: int = 1) -> str:
     return "".join(f"{rank}: {line}\n" for line in text.splitlines())
 
 
-def said_of(folder: Path, text: str, state: str = "FAILED") -> tuple[str, int | None, str]:
+def conclusion_of(folder: Path, text: str, state: str = "FAILED") -> tuple[str, int | None, str]:
     verdict = case_of(folder, {"job-77.out": text, "sacct.txt": SACCT.format(state=state)}).verdict
     return verdict.cause, verdict.rank, verdict.why
 
@@ -43,7 +43,7 @@ def said_of(folder: Path, text: str, state: str = "FAILED") -> tuple[str, int | 
     ids=["header", "frames", "half a frame", "half a name", "a line of code", "half a header", "of rich"],
 )
 def test_an_exception_that_is_cut_off_is_said_with_its_rank(left: str, tmp_path: Path) -> None:
-    cause, rank, why = said_of(tmp_path, labelled(left) + EXITED)
+    cause, rank, why = conclusion_of(tmp_path, labelled(left) + EXITED)
     assert (cause, rank) == ("unknown", 1)
     assert why.startswith(LOST)
     assert "--error" in why
@@ -55,11 +55,11 @@ def test_srun_tells_the_node_of_what_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_lines_without_a_rank_are_cut_off_too(tmp_path: Path) -> None:
-    assert said_of(tmp_path, HEADER + EXITED)[2].startswith(LOST)
+    assert conclusion_of(tmp_path, HEADER + EXITED)[2].startswith(LOST)
 
 
 @pytest.mark.parametrize(
-    ("kind", "cause", "words"),
+    ("kind", "cause", "message"),
     [
         ("'std::runtime_error'\n", "unknown", "the log has no message of a C++ exception"),
         ("'c10::Er", "unknown", "the log has no message of a C++ exception"),
@@ -68,21 +68,21 @@ def test_lines_without_a_rank_are_cut_off_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_cpp_exception_threw_is_said_where_its_message_is_lost(
-    kind: str, cause: str, words: str, tmp_path: Path
+    kind: str, cause: str, message: str, tmp_path: Path
 ) -> None:
-    said, _, why = said_of(tmp_path, labelled(TERMINATE + kind) + EXITED)
-    assert said == cause
-    assert why.startswith(words)
+    named, _, why = conclusion_of(tmp_path, labelled(TERMINATE + kind) + EXITED)
+    assert named == cause
+    assert why.startswith(message)
 
 
 def test_a_cpp_exception_with_its_message_is_not_cut_off(tmp_path: Path) -> None:
     text = TERMINATE + "'c10::Error'\n  what():  CUDA error: device-side assert triggered\n"
-    assert said_of(tmp_path, labelled(text))[0] == "code"
+    assert conclusion_of(tmp_path, labelled(text))[0] == "code"
 
 
 def test_a_cpp_exception_that_no_sign_knows_is_said_in_its_own_words(tmp_path: Path) -> None:
     text = TERMINATE + "'std::runtime_error'\n  what():  the shard has another version\n"
-    assert said_of(tmp_path, labelled(text))[2].endswith("says the cause: what():  the shard has another version")
+    assert conclusion_of(tmp_path, labelled(text))[2].endswith("says the cause: what():  the shard has another version")
 
 
 def test_an_exception_that_is_told_is_not_cut_off(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_exception_that_no_sign_knows_is_said_in_its_own_words(last: str, tmp
 
 def test_an_exception_in_a_report_of_torchrun_is_told(tmp_path: Path) -> None:
     block = "  traceback : Traceback (most recent call last):\n      step(batch)\n  KeyError: 'image'\n"
-    assert said_of(tmp_path, block)[0] == "code"
+    assert conclusion_of(tmp_path, block)[0] == "code"
 
 
 def test_what_the_job_went_on_after_is_not_cut_off(tmp_path: Path) -> None:
@@ -113,17 +113,17 @@ def test_what_the_job_went_on_after_is_not_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_hang_is_said_beside_an_exception_that_is_cut_off(tmp_path: Path) -> None:
-    why = said_of(tmp_path, WATCHDOG_OF_1 + "[rank1]: " + HEADER)[2]
+    why = conclusion_of(tmp_path, WATCHDOG_OF_1 + "[rank1]: " + HEADER)[2]
     assert why.startswith("ranks waited for others in vain; nothing says for what; " + LOST)
 
 
 def test_what_is_cut_off_when_a_job_is_cancelled_is_of_that(tmp_path: Path) -> None:
-    assert said_of(tmp_path, labelled(HEADER), "CANCELLED by 1000")[0] == "stopped"
+    assert conclusion_of(tmp_path, labelled(HEADER), "CANCELLED by 1000")[0] == "stopped"
 
 
 def test_a_signal_says_more_than_what_is_cut_off(tmp_path: Path) -> None:
     killed = "srun: error: gpu003: task 2: Killed\n"
-    cause, rank, why = said_of(tmp_path, labelled(HEADER) + EXITED + killed)
+    cause, rank, why = conclusion_of(tmp_path, labelled(HEADER) + EXITED + killed)
     assert (cause, rank) == ("unknown", 2)
     assert "SIGKILL" in why
 
@@ -145,7 +145,7 @@ def test_long_lines_behind_a_traceback_are_read_in_time_that_grows_with_them() -
 def test_what_lies_between_the_ends_of_a_long_file_may_tell_the_exception(tmp_path: Path) -> None:
     long = labelled(HEADER) + "x" * 99 + "\n"
     middle = "".join(f"epoch {number} {'=' * 1_000}\n" for number in range(12_000))
-    assert LOST not in said_of(tmp_path, long + middle + EXITED)[2]
+    assert LOST not in conclusion_of(tmp_path, long + middle + EXITED)[2]
 
 
 def test_an_exception_that_is_cut_off_establishes_no_fault_of_its_node(tmp_path: Path) -> None:
@@ -157,13 +157,15 @@ def test_an_exception_that_is_cut_off_establishes_no_fault_of_its_node(tmp_path:
 
 def test_the_first_to_end_is_not_said_to_be_unknown_where_srun_tells_it(tmp_path: Path) -> None:
     text = EXITED + "srun: error: gpu003: task 2: Terminated\n"
-    assert said_of(tmp_path, text)[2] == "all that was read is the end of others; nothing says why the first ended"
+    assert (
+        conclusion_of(tmp_path, text)[2] == "all that was read is the end of others; nothing says why the first ended"
+    )
 
 
 def test_a_dump_that_is_cut_off_does_not_make_its_rank_the_one_that_is_waited_for(tmp_path: Path) -> None:
     for rank in range(4):
-        data = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(data[: len(data) // 2] if rank == 2 else data)
+        dumped = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(dumped[: len(dumped) // 2] if rank == 2 else dumped)
     collected = case_of(tmp_path, {"rank_1.log": WATCHDOG_OF_1}).collected
     assert [lead.rank for lead in collected.leads if lead.is_late] == []
-    assert any(one.startswith("nccl_trace_rank_2: ") for one in collected.missing)
+    assert any(gap.startswith("nccl_trace_rank_2: ") for gap in collected.missing)

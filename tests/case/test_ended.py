@@ -13,38 +13,38 @@ COUNTED = "   TRES=cpu=2,gres/gpu=9999999\n"
 
 def test_a_job_of_several_components_is_one() -> None:
     rows = (row("77+0", gpus=8), row("77+1", gpus=8, nodes="gpu[003-004]"))
-    (one,), _ = ended_jobs(0.0, NOW, Slurm(rows))
-    assert (one.job.number, one.gpus, one.job.nodes) == ("77", 16, ("gpu001", "gpu002", "gpu003", "gpu004"))
+    (entry,), _ = ended_jobs(0.0, NOW, Slurm(rows))
+    assert (entry.job.number, entry.gpus, entry.job.nodes) == ("77", 16, ("gpu001", "gpu002", "gpu003", "gpu004"))
 
 
 def test_gpus_of_a_type_are_counted_once() -> None:
     typed = row("77").replace("gres/gpu=16", "gres/gpu=16,gres/gpu:h100=16")
-    (one,), _ = ended_jobs(0.0, NOW, Slurm((typed,)))
-    assert one.gpus == 16
+    (entry,), _ = ended_jobs(0.0, NOW, Slurm((typed,)))
+    assert entry.gpus == 16
 
 
 @pytest.mark.parametrize(("name", "gpus"), [("x TRES=gres/gpu=9999999", 16), (COUNTED, None)])
 def test_a_name_with_gpus_in_it_adds_none(name: str, gpus: int | None) -> None:
-    (one,), _ = ended_jobs(0.0, NOW, Named((row("71"),), name))
-    assert one.gpus == gpus
+    (entry,), _ = ended_jobs(0.0, NOW, Named((row("71"),), name))
+    assert entry.gpus == gpus
 
 
 def test_of_a_job_that_squeue_did_not_yet_have_nothing_is_said() -> None:
     slurm = Slurm((row("71"), row("72", "RUNNING")), is_accounted=False)
-    found, missing = ended_jobs(0.0, NOW, lambda words: (0, "71\n") if words[0] == "squeue" else slurm(words))
-    assert [one.job.number for one in found] == ["71"]
-    assert not any("72" in one for one in missing)
+    ended, missing = ended_jobs(0.0, NOW, lambda command: (0, "71\n") if command[0] == "squeue" else slurm(command))
+    assert [entry.job.number for entry in ended] == ["71"]
+    assert not any("72" in gap for gap in missing)
 
 
 def test_jobs_that_nobody_counts_are_not_believed() -> None:
     slurm = Slurm((row("71"),), is_accounted=False)
     with pytest.raises(CaseError, match="squeue: Unable to contact"):
-        ended_jobs(0.0, NOW, lambda words: (1, "Unable to contact\n") if words[0] == "squeue" else slurm(words))
+        ended_jobs(0.0, NOW, lambda command: (1, "Unable to contact\n") if command[0] == "squeue" else slurm(command))
 
 
 @pytest.mark.parametrize("began", ["Unknown", "2026-03-01T09:00:00"])
 def test_what_never_had_a_node_or_still_completes_has_not_died(began: str) -> None:
     queued = f"72|CANCELLED by 1000|0:0|{began}|2026-03-01T09:00:00|None assigned|"
-    found, missing = ended_jobs(0.0, NOW, Slurm((row("71", "COMPLETING", code="0:0"), queued, row("73"))))
-    assert [one.job.number for one in found] == ["73"]
+    ended, missing = ended_jobs(0.0, NOW, Slurm((row("71", "COMPLETING", code="0:0"), queued, row("73"))))
+    assert [entry.job.number for entry in ended] == ["73"]
     assert missing == ["1 job that ended before it had a node"]

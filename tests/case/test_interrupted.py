@@ -40,8 +40,8 @@ def test_an_exception_behind_one_that_is_ignored_is_read(
 
 
 def test_words_below_one_that_is_cut_are_read(tmp_path: Path) -> None:
-    said = "    torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
-    (event,) = case_of(tmp_path, {"slurm-77.out": IGNORED + LOGGED + LOGGED + said}).collected.events
+    output = "    torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
+    (event,) = case_of(tmp_path, {"slurm-77.out": IGNORED + LOGGED + LOGGED + output}).collected.events
     assert event.sign == "ecc"
 
 
@@ -65,7 +65,7 @@ def test_an_exception_that_is_not_the_resource_trackers_own_is_read(exception: s
 
 
 @pytest.mark.parametrize(
-    ("words", "cause"),
+    ("message", "cause"),
     [
         ("ERROR - Exit after 3 WARNINGs: RuntimeError: CUDA out of memory", "resources"),
         ("[E loader.cpp:7] after a WARNING: KeyError: 'caption'", "code"),
@@ -74,5 +74,5 @@ def test_an_exception_that_is_not_the_resource_trackers_own_is_read(exception: s
         ("WARNING: 3 ERRORs so far: KeyError: 'caption'", "unknown"),
     ],
 )
-def test_the_first_level_that_a_line_names_is_its_own(words: str, cause: str, tmp_path: Path) -> None:
-    assert case_of(tmp_path, {"rank_3.log": f"2026-03-01 08:00:00,000 {words}\n"}).verdict.cause == cause
+def test_the_first_level_that_a_line_names_is_its_own(message: str, cause: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"rank_3.log": f"2026-03-01 08:00:00,000 {message}\n"}).verdict.cause == cause

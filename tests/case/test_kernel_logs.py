@@ -108,7 +108,7 @@ def test_a_log_into_which_any_user_writes_is_no_evidence_in_whatever_form_it_is_
 ) -> None:
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": log})
     assert (case.verdict.cause, case.collected.facts, case.collected.nodes_with_log) == ("unknown", (), ())
-    assert any("any user can write lines like the kernel's there" in one for one in case.collected.missing)
+    assert any("any user can write lines like the kernel's there" in gap for gap in case.collected.missing)
 
 
 @pytest.mark.parametrize("before", ["/var/log/kern.log:", "17:", "/var/log/kern.log:17:", "     17\t"])
@@ -125,13 +125,13 @@ def test_what_grep_finds_of_another_week_is_of_that_week(before: str, tmp_path: 
     old = f"{before}{SYSLOG.replace('Mar  1', 'Feb 20')}"
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": old})
     assert case.verdict.cause == "unknown"
-    (said,) = [one for one in case.collected.missing if "another time" in one]
-    assert said.endswith("gpu003 2026-02-20 08:00:01")
+    (gap,) = [gap for gap in case.collected.missing if "another time" in gap]
+    assert gap.endswith("gpu003 2026-02-20 08:00:01")
 
 
 def test_the_host_of_lines_that_grep_finds_is_theirs(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu002-dmesg.txt": f"/var/log/kern.log:{ISO}", "gpu003-dmesg.txt": ISO})
-    assert any("its lines are of gpu003" in one for one in case.collected.missing)
+    assert any("its lines are of gpu003" in gap for gap in case.collected.missing)
 
 
 @pytest.mark.parametrize("number", [1, 30])
@@ -140,7 +140,7 @@ def test_an_odd_line_beside_evidence_takes_none_of_it_away(number: int, tmp_path
     log += XID_79.format(time="07:00:00").replace("Xid", "thing") * number
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": log})
     assert (case.verdict.standing, case.verdict.nodes) == ("established", ("gpu003",))
-    assert any("it is not known what stands before `kernel:`" in one for one in case.collected.missing)
+    assert any("it is not known what stands before `kernel:`" in gap for gap in case.collected.missing)
 
 
 OF_SEVERAL = f"/logs/gpu003/kern.log:{ISO}/logs/gpu002/kern.log:{ISO}"
@@ -149,6 +149,6 @@ OF_SEVERAL = f"/logs/gpu003/kern.log:{ISO}/logs/gpu002/kern.log:{ISO}"
 def test_a_log_that_cannot_be_read_is_said_and_is_none_of_its_node(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu001-dmesg.txt": OF_SEVERAL.replace("gpu003", "gpu001")})
     assert case.collected.nodes_with_log == ("gpu003",)
-    (said,) = [one for one in case.collected.missing if one.startswith("gpu001-dmesg.txt: ")]
-    assert "it was found in several files" in said
+    (gap,) = [gap for gap in case.collected.missing if gap.startswith("gpu001-dmesg.txt: ")]
+    assert "it was found in several files" in gap
     assert case.advice.nodes["gpu001"] == "not known"

@@ -32,19 +32,19 @@ def test_there_are_enough_cases_of_each_cause() -> None:
 
 
 def test_no_innocent_node_is_blamed(outcomes: list[Outcome]) -> None:
-    assert [(one.name, one.blamed) for one in outcomes if one.innocent] == []
+    assert [(each.name, each.blamed) for each in outcomes if each.innocent] == []
 
 
 def test_where_hardware_is_blamed_it_was_hardware(outcomes: list[Outcome]) -> None:
-    found = figures(outcomes)
-    assert found["hardware_precision"] >= PRECISION
+    shares = figures(outcomes)
+    assert shares["hardware_precision"] >= PRECISION
 
 
 def test_of_what_was_kept_whole_hardware_is_found(outcomes: list[Outcome]) -> None:
-    found = figures(one for one in outcomes if one.kept == ALL)
-    assert found["hardware_recall"] >= RECALL
+    shares = figures(each for each in outcomes if each.kept == ALL)
+    assert shares["hardware_recall"] >= RECALL
 
 
 def test_other_errors_are_to_unknown(outcomes: list[Outcome]) -> None:
-    found = figures(outcomes)
-    assert found["wrong_and_not_unknown"] <= ALLOWED * found["cases"]
+    shares = figures(outcomes)
+    assert shares["wrong_and_not_unknown"] <= ALLOWED * shares["cases"]

@@ -25,8 +25,8 @@ XID = (
 FAILED = '{{"check": "gpu.no_xid", "node": "gpu{:05d}", "verdict": "fail", "message": "a", "action": "replace"}}\n'
 
 
-def many(words: str, count: int, minute: int | None = None) -> str:
-    line = words if minute is None else AT.format(minute=minute, words=words)
+def many(message: str, count: int, minute: int | None = None) -> str:
+    line = message if minute is None else AT.format(minute=minute, words=message)
     return "".join(line.format(number) for number in range(count))
 
 

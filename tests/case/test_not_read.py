@@ -28,15 +28,15 @@ def lines(*rows: dict[str, object]) -> str:
 def test_evidence_of_another_time_is_said_in_one_line(tmp_path: Path) -> None:
     log = XID_79.format(time="01:00:00") + XID_79.format(time="01:00:01")
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": log})
-    (said,) = [one for one in case.collected.missing if "another time" in one]
-    assert said.endswith("is not shown: 2 lines, gpu003 2026-03-01 01:00:00, gpu003 2026-03-01 01:00:01")
+    (gap,) = [gap for gap in case.collected.missing if "another time" in gap]
+    assert gap.endswith("is not shown: 2 lines, gpu003 2026-03-01 01:00:00, gpu003 2026-03-01 01:00:01")
 
 
 @pytest.mark.long
 def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
     long = ("x" * 4095 + "\n") * ((HEAD_BYTES + TAIL_BYTES) // 4096)
     missing = collect(written(tmp_path, {"rank_0.log": f"{long}x", "whole.log": long})).missing
-    assert [one for one in missing if "MiB" in one] == ["rank_0.log: all between its first 2 MiB and its last 6 MiB"]
+    assert [gap for gap in missing if "MiB" in gap] == ["rank_0.log: all between its first 2 MiB and its last 6 MiB"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_results_are_read_whole_however_long_they_are(tmp_path: Path) -> None:
     results = filler[: len(filler) // 2] + "\n" + lines({**FAILED, "node": "gpu002"}) + filler
     case = case_of(tmp_path, {**RECORD, "results.jsonl": results})
     assert [fact.node for fact in case.collected.facts] == ["gpu002"]
-    assert not any("MiB" in one for one in case.collected.missing)
+    assert not any("MiB" in gap for gap in case.collected.missing)
 
 
 def test_a_jobs_words_do_not_say_of_which_year_a_log_is(tmp_path: Path) -> None:

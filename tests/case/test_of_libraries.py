@@ -89,12 +89,12 @@ def test_what_containers_fabrics_and_libraries_say_of_an_end_is_known(
 
 
 def test_why_a_container_did_not_start_stands_before_that_it_did_not(tmp_path: Path) -> None:
-    said = (
+    output = (
         "slurmstepd: error: pyxis: container start failed with error code: 1\n"
         "slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file or directory\n"
         "slurmstepd: error: pyxis: couldn't start container\n"
     )
-    assert case_of(tmp_path, {"slurm-77.out": said}).verdict.cause == "code"
+    assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == "code"
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_the_last_error_of_nccl_says_what_the_exception_above_it_does_not(
     kind: str, name: str, last: str, cause: str, label: str, tmp_path: Path
 ) -> None:
     raised = RAISED.format(kind=kind, name=name, last=last)
-    said = "".join(f"{label}{line}\n" for line in raised.splitlines())
-    assert case_of(tmp_path, {"train.log": said}).verdict.cause == cause
+    output = "".join(f"{label}{line}\n" for line in raised.splitlines())
+    assert case_of(tmp_path, {"train.log": output}).verdict.cause == cause
 
 
 def test_what_a_launcher_says_below_an_exception_is_not_of_it(tmp_path: Path) -> None:

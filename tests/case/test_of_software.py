@@ -29,8 +29,8 @@ def test_the_call_that_failed_says_what_its_error_means(
     called: str, exception: str, cause: str, label: str, tmp_path: Path
 ) -> None:
     raised = RAISED.format(called=called, exception=exception)
-    said = "".join(f"{label}{line}\n" for line in raised.splitlines())
-    assert case_of(tmp_path, {"slurm-77.out": said}).verdict.cause == cause
+    output = "".join(f"{label}{line}\n" for line in raised.splitlines())
+    assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == cause
 
 
 OF_TWO = "".join(
@@ -39,30 +39,30 @@ OF_TWO = "".join(
 
 
 @pytest.mark.parametrize(
-    "words", ["'peer mapping resources exhausted'", "'unhandled cuda error'", "'invalid argument'"]
+    "message", ["'peer mapping resources exhausted'", "'unhandled cuda error'", "'invalid argument'"]
 )
-def test_a_node_is_left_out_of_a_restart_by_no_words_of_a_job(words: str, tmp_path: Path) -> None:
-    said = f"{OF_TWO}n1:33:44 [0] allocator.cc:79 NCCL WARN Cuda failure {words}\n"
+def test_a_node_is_left_out_of_a_restart_by_no_words_of_a_job(message: str, tmp_path: Path) -> None:
+    output = f"{OF_TWO}n1:33:44 [0] allocator.cc:79 NCCL WARN Cuda failure {message}\n"
     case = case_of(
-        tmp_path, {"run.log": said, "sacct.txt": SACCT.format(state="FAILED").replace("gpu[001-004]", "n[1-2]")}
+        tmp_path, {"run.log": output, "sacct.txt": SACCT.format(state="FAILED").replace("gpu[001-004]", "n[1-2]")}
     )
     assert case.advice.exclude == ()
-    assert case.verdict.cause == ("code" if "peer" in words else "unknown")
+    assert case.verdict.cause == ("code" if "peer" in message else "unknown")
 
 
 def test_an_address_out_of_bounds_does_not_say_that_a_restart_is_in_vain(tmp_path: Path) -> None:
-    said = "[rank0]: RuntimeError: CUDA error: an illegal memory access was encountered\n"
-    case = case_of(tmp_path, {"train.log": said})
+    output = "[rank0]: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    case = case_of(tmp_path, {"train.log": output})
     assert (case.verdict.cause, case.advice.restart) == ("code", "unknown")
 
 
 def test_a_child_that_reads_of_a_parent_that_has_ended_says_nothing_of_a_file(tmp_path: Path) -> None:
-    said = (
+    output = (
         "terminate called after throwing an instance of 'std::system_error'\n  what():  Transport endpoint is not "
         'connected\nTraceback (most recent call last):\n  File "spawn.py", line 115, in _main\n'
         "    self = reduction.pickle.load(from_parent)\n_pickle.UnpicklingError: pickle data was truncated\n"
     )
-    case = case_of(tmp_path, {"train.log": said})
+    case = case_of(tmp_path, {"train.log": output})
     assert (case.verdict.cause, case.verdict.why.partition(":")[0]) == ("unknown", "a connection was gone")
 
 
@@ -102,19 +102,19 @@ POD = {
 )
 @pytest.mark.parametrize("is_condition", [True, False])
 def test_an_eviction_by_kueue_is_no_want_of_memory(reason: str, cause: str, is_condition: bool, tmp_path: Path) -> None:
-    when, words = "2026-03-01T08:10:30Z", "Exceeded the PodsReady timeout d/job-a"
+    when, message = "2026-03-01T08:10:30Z", "Exceeded the PodsReady timeout d/job-a"
     condition = {
         "type": "TerminationTarget",
         "status": "True",
         "reason": f"WorkloadEvictedDueTo{reason}",
-        "message": words,
+        "message": message,
         "lastTransitionTime": when,
     }
     status = {**POD["status"], "conditions": [condition] if is_condition else []}  # type: ignore[dict-item]
     event = {
         "kind": "Event",
         "reason": f"EvictedDueTo{reason}",
-        "message": words,
+        "message": message,
         "lastTimestamp": when,
         "involvedObject": {"name": "job-a"},
     }
@@ -139,7 +139,7 @@ def test_what_a_lost_gpu_makes_a_rank_say_does_not_contest_it(said: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("line", "cause"),
     [
         ("OSError: [Errno 5] Input/output error: '/fsx/hifi_gan/s1.tar'", "storage"),
         ("OSError: [Errno 5] Input/output error: '/fsx/UCXtests/ibv_logs/fi_1'", "storage"),
@@ -149,20 +149,20 @@ def test_what_a_lost_gpu_makes_a_rank_say_does_not_contest_it(said: str, tmp_pat
     ],
 )
 def test_an_error_of_input_or_output_is_of_a_file_system_where_no_library_of_networks_says_it(
-    said: str, cause: str, tmp_path: Path
+    line: str, cause: str, tmp_path: Path
 ) -> None:
-    assert case_of(tmp_path, {"train.log": f"{said}\n"}).verdict.cause == cause
+    assert case_of(tmp_path, {"train.log": f"{line}\n"}).verdict.cause == cause
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("line", "cause"),
     [
         ("n1:33:44 [0] misc/argcheck.cc:39 NCCL WARN Broadcast : invalid root 9 (root should be in the 0..8)", "code"),
         ("xml parser: invalid root element", "unknown"),
     ],
 )
-def test_an_invalid_root_is_one_of_nccl(said: str, cause: str, tmp_path: Path) -> None:
-    assert case_of(tmp_path, {"train.log": f"{said}\n"}).verdict.cause == cause
+def test_an_invalid_root_is_one_of_nccl(line: str, cause: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"train.log": f"{line}\n"}).verdict.cause == cause
 
 
 def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_semaphore_that_finds_no_room_is_of_shared_memory(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         "write /var/lib/docker/tmp/x: no space left on device",
         "cp: '/home/u/cgroups.pt': Disk quota exceeded",
@@ -223,15 +223,15 @@ def test_a_semaphore_that_finds_no_room_is_of_shared_memory(tmp_path: Path) -> N
         "OSError: [Errno 28] No space left on device: '/data/shmget_and_msgget.pt'",
     ],
 )
-def test_a_full_disk_is_one_in_the_words_of_other_programs(said: str, tmp_path: Path) -> None:
-    assert case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict.cause == "storage"
+def test_a_full_disk_is_one_in_the_words_of_other_programs(line: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"slurm-77.out": f"{line}\n"}).verdict.cause == "storage"
 
 
 @pytest.mark.parametrize(
     "event", ["Got async event : local catastrophic error", "Got async event: local catastrophic error"]
 )
 def test_an_adapter_that_stopped_is_not_said_to_be_a_peer_that_ended(event: str, tmp_path: Path) -> None:
-    said = f"gpu003:815:864 [0] transport/net_ib.cu:80 NCCL WARN NET/IB : {event}\n"
-    verdict = case_of(tmp_path, {"train.log": said}).verdict
+    output = f"gpu003:815:864 [0] transport/net_ib.cu:80 NCCL WARN NET/IB : {event}\n"
+    verdict = case_of(tmp_path, {"train.log": output}).verdict
     assert verdict.cause == "network"
     assert verdict.why.startswith("a network adapter of this process's node stopped with an error of its own")

@@ -64,8 +64,8 @@ def test_a_job_that_died_has_its_case_and_one_that_completed_has_none(bed: Slurm
     names = [f"{died}.json", f"{died}.txt", f"{array}_2.json", f"{array}_2.txt"]
     wait(lambda: all((cases / name).exists() for name in names))
     wait(lambda: "JobState=COMPLETED" in bed.output_of("scontrol", "show", "job", well))
-    said = json.loads((cases / f"{died}.json").read_text())
-    assert (said["job"]["number"], said["job"]["exit_code"]) == (died, "3:0")
+    report = json.loads((cases / f"{died}.json").read_text())
+    assert (report["job"]["number"], report["job"]["exit_code"]) == (died, "3:0")
     assert (cases / f"{died}.txt").read_text().startswith(f"Job {died} on 1 node")
     assert stat.S_IMODE((cases / f"{died}.json").stat().st_mode) == 0o600
     assert sorted(path.name for path in cases.glob("[0-9]*")) == sorted(names)

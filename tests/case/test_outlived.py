@@ -16,7 +16,7 @@ def test_what_the_job_outlived_is_shown_and_is_not_the_cause(tmp_path: Path) -> 
     own = "2026-03-01 07:59:30,000 [rank5] torch.OutOfMemoryError: CUDA out of memory.\n"
     case = case_of(tmp_path, {"rank_5.log": own + STEPS, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.first) == ("unknown", None)
-    assert any("after which the job went on" in one for one in case.verdict.against)
+    assert any("after which the job went on" in reason for reason in case.verdict.against)
     assert [(row.mark, row.where) for row in rows(case)] == [(OUTLIVED, "rank 5")]
 
 
@@ -40,7 +40,9 @@ def test_words_of_before_do_not_hide_what_a_node_says_of_the_end(tmp_path: Path,
     early = MISSING.format(time=f"2026-03-01 {time}")
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": f"{early}2026-03-01 {time} INFO\n{CUDA_OF_3}"})
     assert (case.verdict.cause, case.verdict.standing) == ("hardware", standing)
-    assert any("after which the job went on" in one for one in case.verdict.against) == (standing == "established")
+    assert any("after which the job went on" in reason for reason in case.verdict.against) == (
+        standing == "established"
+    )
 
 
 def test_who_waited_as_long_as_ranks_tell_had_not_gone_on(tmp_path: Path) -> None:
@@ -138,11 +140,11 @@ def test_a_container_that_waits_says_for_what(reason: str, cause: str, tmp_path:
 CONTAINED = "2026-03-01T08:00:01,000000+00:00 NVRM: Xid (PCI:0000:00:08): 94, pid='<unknown>', Contained: SM (0x1).\n"
 
 
-@pytest.mark.parametrize(("said", "cause"), [("uncorrectable ECC error encountered", "hardware"), ("x", "unknown")])
+@pytest.mark.parametrize(("message", "cause"), [("uncorrectable ECC error encountered", "hardware"), ("x", "unknown")])
 def test_a_contained_memory_error_counts_where_a_rank_of_its_node_met_one(
-    said: str, cause: str, tmp_path: Path
+    message: str, cause: str, tmp_path: Path
 ) -> None:
-    own = CUDA_OF_3.replace("unspecified launch failure", said)
+    own = CUDA_OF_3.replace("unspecified launch failure", message)
     files = {"rank_3.log": STEPS + own, "gpu003-dmesg.txt": CONTAINED, "sacct.txt": SACCT.format(state="FAILED")}
     case = case_of(tmp_path, files)
     assert (case.verdict.cause, case.advice.nodes["gpu003"]) == (cause, TEST if cause == "hardware" else KEEP)

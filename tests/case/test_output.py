@@ -81,12 +81,12 @@ def test_the_report_of_a_launcher_says_rank_node_and_time() -> None:
 
 
 def test_srun_says_which_task_ended_and_not_which_of_many() -> None:
-    said = read("srun: error: gpu003: task 5: Out Of Memory\nsrun: error: gpu[001-002]: tasks 0-3: Terminated")
-    assert [(one.sign, one.rank, one.node) for one in said.events] == [
+    job_output = read("srun: error: gpu003: task 5: Out Of Memory\nsrun: error: gpu[001-002]: tasks 0-3: Terminated")
+    assert [(event.sign, event.rank, event.node) for event in job_output.events] == [
         ("oom_of_step", 5, "gpu003"),
         ("told_to_end", None, ""),
     ]
-    assert said.nodes_of_ranks == {5: "gpu003"}
+    assert job_output.nodes_of_ranks == {5: "gpu003"}
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -
 
 
 def test_what_nccl_says_places_a_rank() -> None:
-    said = read(f"gpu007:1:2 [3] NCCL INFO comm 0x55 rank 11 nranks 64 cudaDev 3\n[rank11]: {OOM}")
-    assert said.nodes_of_ranks == {11: "gpu007"}
-    assert said.events[0].node == "gpu007"
+    job_output = read(f"gpu007:1:2 [3] NCCL INFO comm 0x55 rank 11 nranks 64 cudaDev 3\n[rank11]: {OOM}")
+    assert job_output.nodes_of_ranks == {11: "gpu007"}
+    assert job_output.events[0].node == "gpu007"
 
 
 def test_how_long_a_rank_had_waited_is_read() -> None:
@@ -115,15 +115,19 @@ def test_how_long_a_rank_had_waited_is_read() -> None:
 NO_MODULE = "ModuleNotFoundError: No module named 'apex'\n"
 
 
-def steps(*told: str) -> str:
+def steps(*entries: str) -> str:
     """Lines of steps, each by a rank as `RANK:STEP`, or unattributed as `STEP`."""
-    of_ranks = (one.rpartition(":") for one in told)
+    of_ranks = (entry.rpartition(":") for entry in entries)
     return "".join(f"{f'[rank{rank}]: ' if rank else ''}iteration {step}/90 | loss 2\n" for rank, _, step in of_ranks)
 
 
-@pytest.mark.parametrize(("said", "waited_s"), [("600500", 600.5), ("86400000", 86_400.0), ("999999999999", 0.0)])
-def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(said: str, waited_s: float) -> None:
-    (event,) = read(f"Watchdog caught collective operation timeout: x ran for {said} milliseconds before").events
+@pytest.mark.parametrize(
+    ("milliseconds", "waited_s"), [("600500", 600.5), ("86400000", 86_400.0), ("999999999999", 0.0)]
+)
+def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(milliseconds: str, waited_s: float) -> None:
+    (event,) = read(
+        f"Watchdog caught collective operation timeout: x ran for {milliseconds} milliseconds before"
+    ).events
     assert event.waited_s == waited_s
 
 
@@ -141,8 +145,8 @@ def test_lines_that_almost_are_nccls_take_no_longer_than_others() -> None:
 
 
 def test_what_looked_like_an_end_was_none_where_the_job_made_further_steps() -> None:
-    said = read(f"{NO_MODULE}{steps('1', '2', '3')}")
-    assert (said.events, [event.sign for event in said.outlived]) == ((), ["exception"])
+    job_output = read(f"{NO_MODULE}{steps('1', '2', '3')}")
+    assert (job_output.events, [event.sign for event in job_output.outlived]) == ((), ["exception"])
     assert len(read(f"{steps('1', '2', '3')}{NO_MODULE}").events) == 1
 
 
@@ -157,16 +161,16 @@ def test_what_looked_like_an_end_was_none_where_the_job_made_further_steps() -> 
     ],
 )
 def test_steps_of_others_do_not_take_back_a_failure(before: tuple[str, ...], after: tuple[str, ...]) -> None:
-    said = read(f"{steps(*before)}[rank3]: {OOM}\n{steps(*after)}")
-    assert ([event.rank for event in said.events], said.outlived) == ([3], ())
+    job_output = read(f"{steps(*before)}[rank3]: {OOM}\n{steps(*after)}")
+    assert ([event.rank for event in job_output.events], job_output.outlived) == ([3], ())
 
 
 @pytest.mark.parametrize(
     "after", [("3:100", "3:101", "3:102"), ("0:100", "0:101", "1:100", "1:101", "0:102", "1:102"), ("7", "8", "9")]
 )
 def test_a_failure_is_outlived_by_the_steps_of_its_rank_or_of_all(after: tuple[str, ...]) -> None:
-    said = read(f"[rank3]: {OOM}\n{steps(*after)}")
-    assert (said.events, [(event.rank, event.count) for event in said.outlived]) == ((), [(3, 1)])
+    job_output = read(f"[rank3]: {OOM}\n{steps(*after)}")
+    assert (job_output.events, [(event.rank, event.count) for event in job_output.outlived]) == ((), [(3, 1)])
 
 
 STEPS_OF_TRAINERS = {
@@ -183,8 +187,8 @@ STEPS_OF_TRAINERS = {
 @pytest.mark.parametrize("form", STEPS_OF_TRAINERS.values(), ids=STEPS_OF_TRAINERS)
 def test_steps_are_seen_as_trainers_write_them(form: str) -> None:
     lines = "\n".join(form.format(step=step) for step in (130, 140, 150))
-    said = read(f"{OOM}\n{lines}\n")
-    assert (said.events, [event.sign for event in said.outlived]) == ((), ["gpu_memory"])
+    job_output = read(f"{OOM}\n{lines}\n")
+    assert (job_output.events, [event.sign for event in job_output.outlived]) == ((), ["gpu_memory"])
 
 
 def test_a_build_that_counts_its_files_makes_no_steps() -> None:
@@ -193,8 +197,8 @@ def test_a_build_that_counts_its_files_makes_no_steps() -> None:
 
 
 def test_what_comes_again_after_it_was_outlived_is_another_event() -> None:
-    said = read(f"{OOM}\n{OOM}\n{steps('1', '2', '3')}{OOM}\n")
-    assert [(event.source, event.count) for event in (*said.outlived, *said.events)] == [
+    job_output = read(f"{OOM}\n{OOM}\n{steps('1', '2', '3')}{OOM}\n")
+    assert [(event.source, event.count) for event in (*job_output.outlived, *job_output.events)] == [
         ("rank.log:1", 2),
         ("rank.log:6", 1),
     ]
@@ -206,9 +210,9 @@ def test_lines_alike_are_counted_not_kept() -> None:
 
 
 def test_ranks_that_a_desync_names_are_no_cause() -> None:
-    said = read("  [7] finished collective #182, but didn't join collective #183")
-    assert said.lagging == {7: "finished collective #182, but didn't join collective #183"}
-    assert said.events == ()
+    job_output = read("  [7] finished collective #182, but didn't join collective #183")
+    assert job_output.lagging == {7: "finished collective #182, but didn't join collective #183"}
+    assert job_output.events == ()
 
 
 @pytest.mark.parametrize(

@@ -44,23 +44,23 @@ def bed(shared: Path) -> Iterator[SlurmBed]:
         yield running
 
 
-def said(bed: SlurmBed, *words: str) -> dict[str, Any]:
+def report_of(bed: SlurmBed, *arguments: str) -> dict[str, Any]:
     code = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
-    quoted = " ".join(f"'{word}'" for word in words)
+    quoted = " ".join(f"'{word}'" for word in arguments)
     command = f"cd {ROOT} && exec {sys.executable} -c '{code}' case {quoted} --json"
-    data: dict[str, Any] = json.loads(bed.output_of("sh", "-c", command))
-    return data
+    report: dict[str, Any] = json.loads(bed.output_of("sh", "-c", command))
+    return report
 
 
 def test_jobs_of_the_accounting_are_summed_by_their_causes(bed: SlurmBed) -> None:
-    found = said(bed, "--since", "1h")
-    causes = {row["cause"]: row["jobs"] for row in found["causes"] if row["jobs"]}
-    assert (found["ended"], found["died"]) == (len(RUN) + 1, len(RUN)), found["missing"]
+    summary = report_of(bed, "--since", "1h")
+    causes = {row["cause"]: row["jobs"] for row in summary["causes"] if row["jobs"]}
+    assert (summary["ended"], summary["died"]) == (len(RUN) + 1, len(RUN)), summary["missing"]
     assert causes["stopped"] == 1
-    assert found["gpu_hours"] > 0
-    assert not any("MinJobAge" in one for one in found["missing"])
+    assert summary["gpu_hours"] > 0
+    assert not any("MinJobAge" in gap for gap in summary["missing"])
 
 
 def test_one_job_is_read_of_the_accounting_alone(bed: SlurmBed) -> None:
-    number = said(bed, "--since", "1h")["cases"][0]["job"]["number"]
-    assert said(bed, number)["job"]["state"] == "FAILED"
+    number = report_of(bed, "--since", "1h")["cases"][0]["job"]["number"]
+    assert report_of(bed, number)["job"]["state"] == "FAILED"

@@ -57,32 +57,32 @@ def test_the_name_of_a_job_has_no_lines_of_slurms(bed: SlurmBed) -> None:
     read = [bed.output_of("scontrol", "show", "job", number) for number in numbers]
     assert [scheduler.is_forged(text) or len(scheduler.blocks(text)) > 1 for text in read] == [False, True, True]
     for number in numbers:
-        asked = bed.output_of("squeue", "-h", "-t", "all", "-j", number, "-o", "%A")
-        assert asked.split() == [number]
+        output = bed.output_of("squeue", "-h", "-t", "all", "-j", number, "-o", "%A")
+        assert output.split() == [number]
         bed.output_of("scancel", number)
 
 
 @pytest.mark.parametrize(("bed", "job"), taking_turns(JOBS), indirect=["bed"])
 def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
-    said = died(bed, job, shared)
+    report = died(bed, job, shared)
     named = [] if job.guilty is None else [NODES[job.guilty]]
-    assert (said["cause"], said["nodes"]) == (job.cause, named), said["ticket"]
-    assert {NODES[at] for at in job.suspects} <= set(said["suspects"])
-    assert job.rank in (None, said["rank"])
-    assert any("sacct" in one and "only scontrol" in one for one in said["missing"])
-    assert job.asks is not any("journalctl -k" in one for one in said["missing"])
+    assert (report["cause"], report["nodes"]) == (job.cause, named), report["ticket"]
+    assert {NODES[at] for at in job.suspects} <= set(report["suspects"])
+    assert job.rank in (None, report["rank"])
+    assert any("sacct" in gap and "only scontrol" in gap for gap in report["missing"])
+    assert job.asks is not any("journalctl -k" in gap for gap in report["missing"])
 
 
 @needs_torch
 @pytest.mark.parametrize(("bed", "job"), taking_turns(TRAININGS), indirect=["bed"])
 def test_of_a_training_of_eight_ranks_the_cause_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
-    said = died(bed, job, shared)
-    assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]
-    assert {NODES[at] for at in job.suspects} <= set(said["suspects"])
-    assert job.rank in (None, said["rank"]), said["ticket"]
+    report = died(bed, job, shared)
+    assert (report["cause"], report["nodes"]) == (job.cause, []), report["ticket"]
+    assert {NODES[at] for at in job.suspects} <= set(report["suspects"])
+    assert job.rank in (None, report["rank"]), report["ticket"]
 
 
 def test_a_file_for_each_rank_keeps_what_srun_would_cut_off(bed: SlurmBed, shared: Path) -> None:
-    said = kept_of_rank_1(bed, shared)
-    assert "Traceback (most recent call last):" in said
-    assert said.splitlines()[-1].endswith("KeyError: 'image'")
+    output = kept_of_rank_1(bed, shared)
+    assert "Traceback (most recent call last):" in output
+    assert output.splitlines()[-1].endswith("KeyError: 'image'")

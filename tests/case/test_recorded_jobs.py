@@ -81,10 +81,10 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("jobs")
     with tarfile.open(ARCHIVE) as archive:
         for member in archive:
-            data = archive.extractfile(member)
+            content = archive.extractfile(member)
             path = folder / member.name
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(data.read() if data else b"")
+            path.write_bytes(content.read() if content else b"")
     return folder
 
 
@@ -122,9 +122,9 @@ def test_no_node_is_called_by_a_name_that_every_machine_has(name: str, jobs: Pat
 
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_the_files_of_its_run_say_which_rank_it_was(name: str, jobs: Path) -> None:
-    check, verdict, words = OF_RUNS[name]
+    check, verdict, message = OF_RUNS[name]
     result = said(check, read_run([str(jobs / name)]))
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
 
 
 @pytest.mark.parametrize("name", sorted(set(TRUTH) - {"hang", "slowkernel", "shape", "other"}))
@@ -150,4 +150,4 @@ def test_what_a_case_leaves_to_the_evaluation_of_the_run_is_one_line(jobs: Path)
     missing = case_of(jobs / "hang").collected.missing
     files = ", ".join(f"steps.{rank}.jsonl" for rank in range(4))
     assert f"clusterproof --run {jobs / 'hang'} evaluates {files}" in missing
-    assert [one for one in missing if "form is not known" in one] == []
+    assert [gap for gap in missing if "form is not known" in gap] == []

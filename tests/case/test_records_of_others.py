@@ -104,17 +104,17 @@ def test_the_components_of_a_heterogeneous_job_are_one(tmp_path: Path) -> None:
 
 
 def test_records_of_two_jobs_are_refused(tmp_path: Path) -> None:
-    one, other = (sacct((number, "FAILED", "gpu001")) for number in ("1", "2"))
+    first, other = (sacct((number, "FAILED", "gpu001")) for number in ("1", "2"))
     with pytest.raises(CaseError, match="records of the jobs 1, 2; expected those of one job"):
-        case_of(tmp_path, {"sacct-a.txt": one, "sacct-b.txt": other})
+        case_of(tmp_path, {"sacct-a.txt": first, "sacct-b.txt": other})
 
 
 def test_kept_by_hand_only_the_records_of_the_job_that_is_asked_for_count(tmp_path: Path) -> None:
-    found = CaseBuilder()
+    builder = CaseBuilder()
     folder = written(tmp_path, {"sacct.txt": sacct(("1", "NODE_FAIL", "gpu001"), ("77", "FAILED", "gpu002"))})
-    read_folder(folder, found, 0.0, "77")
-    assert ([job.number for job in found.jobs], found.events) == (["77"], [])
-    assert "records of other jobs are left out: 1" in found.missing
+    read_folder(folder, builder, 0.0, "77")
+    assert ([job.number for job in builder.jobs], builder.events) == (["77"], [])
+    assert "records of other jobs are left out: 1" in builder.missing
 
 
 @pytest.mark.parametrize("typed", ["sacct -j 77\n", "u@login:~$ sacct -j 77 -o JobID,State\n"])
@@ -173,8 +173,8 @@ def test_each_line_is_evidence_of_its_own_cause(line: str, cause: str) -> None:
 
 
 def pod(status: dict[str, object]) -> str:
-    data = {"kind": "Pod", "metadata": {"name": "train-1"}, "spec": {"nodeName": "gpu002"}, "status": status}
-    return json.dumps({"kind": "List", "items": [data]})
+    fields = {"kind": "Pod", "metadata": {"name": "train-1"}, "spec": {"nodeName": "gpu002"}, "status": status}
+    return json.dumps({"kind": "List", "items": [fields]})
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_pod_says_how_it_ended(status: dict[str, object], cause: str, tmp_path
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"kind": "List", "items": 3}', '{"kind": "Pod", "status": []}'])
 def test_json_that_is_none_of_kubernetes_says_nothing(text: str) -> None:
-    assert [event for one in pods.objects(text) for event in pods.read(one, "x", CLOCK)] == []
+    assert [event for item in pods.objects(text) for event in pods.read(item, "x", CLOCK)] == []
 
 
 def failures(text: str) -> list[Fact]:
@@ -206,10 +206,10 @@ def failures(text: str) -> list[Fact]:
 
 
 def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path: Path) -> None:
-    found = (Finding(Verdict.FAIL, "Xid 79; expected none", action="reset or reboot"),)
+    findings = (Finding(Verdict.FAIL, "Xid 79; expected none", action="reset or reboot"),)
     passed = [Result("gpu.no_xid", f"gpu00{number}", Verdict.PASS, severity="none") for number in (1, 2, 3)]
     with ResultsFile(tmp_path / "results.jsonl") as file:
-        file.write_rest([*passed[:2], with_findings(passed[2], found)])
+        file.write_rest([*passed[:2], with_findings(passed[2], findings)])
     text = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
     assert results.is_of(text)
     assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]

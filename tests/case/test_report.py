@@ -29,16 +29,16 @@ OF_RANK_1 = "{day} 23:59:58,000 KeyError: 'label'\n"
     ],
 )
 def test_events_of_several_days_or_years_have_theirs(tmp_path: Path, files: dict[str, str], times: list[str]) -> None:
-    said = text(case_of(tmp_path, {**RECORD, **files}))
-    events = said.partition("Order of events")[2].partition("Clocks of nodes")[0].splitlines()
+    page = text(case_of(tmp_path, {**RECORD, **files}))
+    events = page.partition("Order of events")[2].partition("Clocks of nodes")[0].splitlines()
     assert [line[2:].partition(" rank ")[0].strip() for line in events if " rank " in line] == times
 
 
 def test_markdown_says_what_marks_mean_that_no_command_ran_and_what_was_not_read(tmp_path: Path) -> None:
-    said = markdown(case_of(tmp_path, BROKEN_GPU))
-    assert r"Order of events: \> first, \~ the end of others" in said
-    assert "\n\nTo copy; nothing of it was done:\n\n    clusterproof check" in said
-    assert "\n\nNot there, or not read:\n\n- no kernel log of" in said
+    page = markdown(case_of(tmp_path, BROKEN_GPU))
+    assert r"Order of events: \> first, \~ the end of others" in page
+    assert "\n\nTo copy; nothing of it was done:\n\n    clusterproof check" in page
+    assert "\n\nNot there, or not read:\n\n- no kernel log of" in page
 
 
 HEALTH = "2026-03-01T07:59:51,000000+00:00 mlx5_core 0000:5e:00.0: device's health compromised - reached miss count\n"
@@ -92,8 +92,8 @@ def test_the_ranks_of_determined_are_read(tmp_path: Path) -> None:
 
 
 def test_nodes_on_which_srun_could_not_start_a_step_are_tested(tmp_path: Path) -> None:
-    said = "srun: error: Task launch for StepId=77.0 failed on node gpu002: Socket timed out on send/recv operation\n"
-    case = case_of(tmp_path, {"slurm-77.out": said, **RECORD_OF_SLURM})
+    output = "srun: error: Task launch for StepId=77.0 failed on node gpu002: Socket timed out on send/recv operation\n"
+    case = case_of(tmp_path, {"slurm-77.out": output, **RECORD_OF_SLURM})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu002",))
 
 

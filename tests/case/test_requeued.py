@@ -21,17 +21,17 @@ FAILED = {"sacct.txt": SACCT.format(state="FAILED")}
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("output", "cause"),
     list(zip(AFTER_ALL.values(), ("unknown", "code", "resources", "storage"), strict=True)),
     ids=AFTER_ALL,
 )
 @pytest.mark.parametrize("why", ["PREEMPTION", "JOB REQUEUE", "TIME LIMIT"])
 @pytest.mark.parametrize("record", [FAILED, {}], ids=["with a record", "without"])
 def test_what_a_job_says_hours_after_it_was_requeued_is_of_its_next_run(
-    said: str, cause: str, why: str, record: dict[str, str], tmp_path: Path
+    output: str, cause: str, why: str, record: dict[str, str], tmp_path: Path
 ) -> None:
     first = STEPPED + STOP.format(of="JOB 77", why=why, at="06:00:00")
-    case = case_of(tmp_path, {"slurm-77.out": first + SECOND_RUN + said, **record})
+    case = case_of(tmp_path, {"slurm-77.out": first + SECOND_RUN + output, **record})
     assert case.verdict.cause == cause
 
 

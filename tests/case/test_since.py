@@ -28,9 +28,13 @@ DIED = (
 
 @pytest.mark.parametrize("is_accounted", [True, False])
 def test_jobs_that_died_are_told_from_those_that_completed_or_run(is_accounted: bool) -> None:
-    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm(DIED, is_accounted))
-    assert [(one.number, one.cause) for one in found.died] == [("73", "stopped"), ("71", "unknown"), ("72", "stopped")]
-    assert (found.ended, found.gpu_hours, found.died_gpu_hours) == (4, 32 + 32 + 16 + 16, 64)
+    summary = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm(DIED, is_accounted))
+    assert [(job.number, job.cause) for job in summary.died] == [
+        ("73", "stopped"),
+        ("71", "unknown"),
+        ("72", "stopped"),
+    ]
+    assert (summary.ended, summary.gpu_hours, summary.died_gpu_hours) == (4, 32 + 32 + 16 + 16, 64)
 
 
 def test_a_job_that_ended_in_this_second_has_ended() -> None:
@@ -44,8 +48,8 @@ def test_what_ended_before_that_time_is_left_out() -> None:
 
 
 def test_without_accounting_it_is_said_how_far_back_slurm_remembers() -> None:
-    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm(DIED, is_accounted=False))
-    assert any("MinJobAge" in one and "accounting storage is disabled" in one for one in found.missing)
+    summary = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm(DIED, is_accounted=False))
+    assert any("MinJobAge" in gap and "accounting storage is disabled" in gap for gap in summary.missing)
 
 
 def test_a_slurm_that_answers_nothing_is_no_week_without_deaths() -> None:
@@ -59,40 +63,40 @@ FORGED_OF_OTHERS = ("JobId=72 JobName=y\n", "JobId=99 JobName=y\n", "JobId=71 Jo
 
 @pytest.mark.parametrize("head", FORGED_OF_OTHERS)
 def test_a_name_with_a_record_in_it_is_no_job_that_died(head: str) -> None:
-    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("72"), row("73")), head + FORGED))
-    assert "gpu007" not in json.dumps(as_record(found))
-    assert [one.number for one in found.died if one.number not in ("72", "71")] == ["73"]
+    summary = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("72"), row("73")), head + FORGED))
+    assert "gpu007" not in json.dumps(as_record(summary))
+    assert [job.number for job in summary.died if job.number not in ("72", "71")] == ["73"]
     assert any(
-        one.startswith("job 71: what the owner of the job wrote has lines like Slurm's") for one in found.missing
+        gap.startswith("job 71: what the owner of the job wrote has lines like Slurm's") for gap in summary.missing
     )
 
 
 def test_each_of_many_jobs_costs_one_process() -> None:
     slurm = Slurm([row(str(number)) for number in range(100, 130)])
-    found = of_slurm(0.0, NOW, None, 0.0, slurm)
-    assert len(found.died) == 30
-    assert [words[0] for words in slurm.asked] == ["sacct", "sinfo", *["scontrol"] * 30]
+    summary = of_slurm(0.0, NOW, None, 0.0, slurm)
+    assert len(summary.died) == 30
+    assert [command[0] for command in slurm.asked] == ["sacct", "sinfo", *["scontrol"] * 30]
 
 
 def test_a_record_of_others_among_the_logs_ends_no_page(tmp_path: Path) -> None:
     tasks = "".join(f"71_{task}|FAILED|1:0|2026-03-01T07:00:00|2026-03-01T09:00:00|gpu001\n" for task in (1, 2))
     logs = {"71/sacct.txt": f"JobID|State|ExitCode|Start|End|NodeList\n{tasks}"}
-    found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm((row("71"), row("72"))))
-    assert [one.number for one in found.died] == ["71", "72"]
-    assert any("job 71 is an array" in one for one in found.missing)
+    summary = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm((row("71"), row("72"))))
+    assert [job.number for job in summary.died] == ["71", "72"]
+    assert any("job 71 is an array" in gap for gap in summary.missing)
 
 
 def test_a_job_that_slurm_forgot_a_moment_ago_still_died() -> None:
-    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("73", "TIMEOUT")), ""))
-    assert [one.number for one in found.died] == ["71", "73"]
-    assert any("Slurm knows no job 73" in one for one in found.missing)
+    summary = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("73", "TIMEOUT")), ""))
+    assert [job.number for job in summary.died] == ["71", "73"]
+    assert any("Slurm knows no job 73" in gap for gap in summary.missing)
 
 
 def test_a_job_whose_gpus_slurm_does_not_count_has_hours_of_its_nodes_alone() -> None:
     rows = (row("77").replace(",gres/gpu=16", ""),)
-    found = of_slurm(0.0, NOW, None, 0.0, Slurm(rows))
-    assert (found.died[0].gpu_hours, found.died_gpu_hours) == (None, 0)
-    assert any(one.startswith("the GPU hours of 1 job, whose") for one in found.missing)
+    summary = of_slurm(0.0, NOW, None, 0.0, Slurm(rows))
+    assert (summary.died[0].gpu_hours, summary.died_gpu_hours) == (None, 0)
+    assert any(gap.startswith("the GPU hours of 1 job, whose") for gap in summary.missing)
 
 
 def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Path) -> None:
@@ -103,9 +107,9 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
         "gpu009-dmesg.txt": BROKEN_GPU["gpu003-dmesg.txt"],
     }
     rows = (row("71"), row("72"), row("73"))
-    found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
-    assert [one.cause for one in found.died] == ["code", "resources", "unknown"]
-    assert not any("gpu009" in one for one in found.missing)
+    summary = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
+    assert [job.cause for job in summary.died] == ["code", "resources", "unknown"]
+    assert not any("gpu009" in gap for gap in summary.missing)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +165,8 @@ def test_a_job_with_a_small_number_has_no_rank_of_another(tmp_path: Path) -> Non
     logs = {f"120/rank_{rank}.log": "KeyError: 'image'\n" if rank == 3 else STEPS for rank in range(4)}
     logs["2026-11-27/slurm-4711.out"] = "torch.OutOfMemoryError: CUDA out of memory.\n"
     rows = (row("3"), row("27"), row("120"), row("4711"))
-    found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
-    assert {one.number: one.cause for one in found.died} == {
+    summary = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
+    assert {job.number: job.cause for job in summary.died} == {
         "3": "unknown",
         "27": "unknown",
         "120": "code",
@@ -173,12 +177,12 @@ def test_a_job_with_a_small_number_has_no_rank_of_another(tmp_path: Path) -> Non
 def test_a_folder_of_logs_is_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[object] = []
     walk = os.walk
-    monkeypatch.setattr(os, "walk", lambda *words, **more: walked.append(words) or walk(*words, **more))
+    monkeypatch.setattr(os, "walk", lambda *arguments, **more: walked.append(arguments) or walk(*arguments, **more))
     logs = written(tmp_path, {"slurm-71.out": "KeyError: 'image'\n", ".hidden": ""})
-    found = of_slurm(0.0, NOW, logs, 0.0, Slurm((row("71"), row("72"))))
-    assert [one.cause for one in found.died] == ["code", "unknown"]
+    summary = of_slurm(0.0, NOW, logs, 0.0, Slurm((row("71"), row("72"))))
+    assert [job.cause for job in summary.died] == ["code", "unknown"]
     assert len(walked) == 1
-    assert [one for one in found.missing if "begin with a dot" in one] == [
+    assert [gap for gap in summary.missing if "begin with a dot" in gap] == [
         "names that begin with a dot are not read: .hidden"
     ]
 
@@ -186,8 +190,8 @@ def test_a_folder_of_logs_is_looked_through_once(tmp_path: Path, monkeypatch: py
 def test_the_output_that_each_record_names_is_read(tmp_path: Path) -> None:
     out = tmp_path / "any.txt"
     out.write_text("KeyError: 'image'\n")
-    found = of_slurm(0.0, NOW, None, 0.0, Slurm((row("71"),), False, {"71": out}))
-    assert found.died[0].cause == "code"
+    summary = of_slurm(0.0, NOW, None, 0.0, Slurm((row("71"),), False, {"71": out}))
+    assert summary.died[0].cause == "code"
 
 
 def week(folder: Path) -> Path:
@@ -200,43 +204,45 @@ def week(folder: Path) -> Path:
 
 
 def test_a_folder_of_cases_is_summed(tmp_path: Path) -> None:
-    status, said = case([str(week(tmp_path)), "--since", "2026-02-20", "--json"])
-    data = json.loads(said)
-    assert (status, data["died"]) == (0, 3)
-    assert {one["cause"]: one["jobs"] for one in data["causes"] if one["jobs"]} == {"hardware": 2, "code": 1}
-    assert [(one["node"], one["blamed"], one["jobs"]) for one in data["nodes"]] == [("gpu003", 2, ["77", "78"])]
+    status, output = case([str(week(tmp_path)), "--since", "2026-02-20", "--json"])
+    summary = json.loads(output)
+    assert (status, summary["died"]) == (0, 3)
+    assert {entry["cause"]: entry["jobs"] for entry in summary["causes"] if entry["jobs"]} == {"hardware": 2, "code": 1}
+    assert [(entry["node"], entry["blamed"], entry["jobs"]) for entry in summary["nodes"]] == [
+        ("gpu003", 2, ["77", "78"])
+    ]
 
 
 def test_of_a_folder_what_is_older_is_left_out_and_what_has_no_time_is_said(tmp_path: Path) -> None:
-    found = since("2026-03-01T09:00Z", NOW)
-    assert found == 1_772_355_600.0
-    status, said = case([str(week(tmp_path)), "--since", "2026-03-05"])
+    begin = since("2026-03-01T09:00Z", NOW)
+    assert begin == 1_772_355_600.0
+    status, output = case([str(week(tmp_path)), "--since", "2026-03-05"])
     assert status == 0
-    assert "of 1 job that ended, 1 died" in said
-    assert "79: no record says when it ended" in said.replace("\n  ", " ")
+    assert "of 1 job that ended, 1 died" in output
+    assert "79: no record says when it ended" in output.replace("\n  ", " ")
 
 
 def test_the_page_fits_a_terminal_and_has_the_shares_of_others(tmp_path: Path) -> None:
-    _, said = case([str(week(tmp_path)), "--since", "2026-02-20"])
-    assert [line for line in said.splitlines() if len(line) > 80] == []
-    lines = {line.split()[0]: line.split() for line in said.splitlines() if line.split()[:1] and line[0] != " "}
+    _, output = case([str(week(tmp_path)), "--since", "2026-02-20"])
+    assert [line for line in output.splitlines() if len(line) > 80] == []
+    lines = {line.split()[0]: line.split() for line in output.splitlines() if line.split()[:1] and line[0] != " "}
     assert lines["hardware"][1:3] == ["2", "67%"]
     assert "67%" in lines["hardware"][3:]  # of Llama 3's 419 interruptions
-    assert "blamed in 77, 78" in said
-    assert "Acme" in said
+    assert "blamed in 77, 78" in output
+    assert "Acme" in output
 
 
 def test_names_of_folders_reach_a_page_harmless(tmp_path: Path) -> None:
     written(tmp_path / "a\x1b[31m\n# x", {"rank_3.log": "KeyError: 'a'\n"})
     for form in ([], ["--markdown"], ["--json"]):
-        _, said = case([str(tmp_path), "--since", "2026-02-20", *form])
-        assert "\x1b" not in said
-        assert "\n# x" not in said
+        _, output = case([str(tmp_path), "--since", "2026-02-20", *form])
+        assert "\x1b" not in output
+        assert "\n# x" not in output
 
 
 def test_all_of_a_page_is_code_to_markdown(tmp_path: Path) -> None:
-    _, said = case([str(week(tmp_path)), "--since", "2026-02-20", "--markdown"])
-    assert [line for line in said.split("\n") if line and not line.startswith("    ")] == []
+    _, output = case([str(week(tmp_path)), "--since", "2026-02-20", "--markdown"])
+    assert [line for line in output.split("\n") if line and not line.startswith("    ")] == []
 
 
 def test_a_time_without_a_zone_is_of_the_zone_that_is_asked_for() -> None:
@@ -268,25 +274,25 @@ def test_published_shares_are_of_our_causes_and_of_no_more_than_all() -> None:
     ],
 )
 def test_mistakes_are_one_line(words: list[str], expected: str) -> None:
-    status, said = case(words)
+    status, output = case(words)
     assert status == 4
-    assert expected in said
-    assert said.count("\n") == 1
+    assert expected in output
+    assert output.count("\n") == 1
 
 
 def test_programs_get_each_case_whole() -> None:
-    found = of_slurm(0.0, NOW, None, 0.0, Slurm(DIED))
-    data = as_record(found)
-    assert [one["job"]["number"] for one in data["cases"]] == ["73", "71", "72"]
-    assert data["died_gpu_hours"] == 64
-    assert text(found)
+    summary = of_slurm(0.0, NOW, None, 0.0, Slurm(DIED))
+    record = as_record(summary)
+    assert [entry["job"]["number"] for entry in record["cases"]] == ["73", "71", "72"]
+    assert record["died_gpu_hours"] == 64
+    assert text(summary)
 
 
 def test_a_node_that_went_down_after_a_job_is_no_suspect_of_it() -> None:
-    def asked(words: Sequence[str]) -> tuple[int, str]:
-        if words[0] == "sinfo":
+    def answering(command: Sequence[str]) -> tuple[int, str]:
+        if command[0] == "sinfo":
             return 0, "gpu001|down*|2026-03-01T20:00:00|Not responding\n"
-        return Slurm((row("71"),))(words)
+        return Slurm((row("71"),))(command)
 
-    (one,) = of_slurm(0.0, NOW, None, 0.0, asked).died
-    assert one.case.verdict.suspects == ()
+    (job,) = of_slurm(0.0, NOW, None, 0.0, answering).died
+    assert job.case.verdict.suspects == ()

@@ -33,14 +33,14 @@ class Answers:
     def __init__(self, scontrol: tuple[int, str], sacct: tuple[int, str] = NO_ACCOUNTING, sinfo: str = "") -> None:
         self.by_name = {"scontrol": scontrol, "sacct": sacct, "sinfo": (0, sinfo)}
 
-    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
-        return self.by_name[words[0]]
+    def __call__(self, command: Sequence[str]) -> tuple[int, str]:
+        return self.by_name[command[0]]
 
 
-def case_of(asked: Answers) -> Case:
-    found = CaseBuilder()
-    slurm.read_job("77", found, 0.0, asked)
-    return opened_case(joined("job 77", found))
+def case_of(answers: Answers) -> Case:
+    builder = CaseBuilder()
+    slurm.read_job("77", builder, 0.0, answers)
+    return opened_case(joined("job 77", builder))
 
 
 def record(out: Path, state: str = "FAILED", owner: int | None = None) -> tuple[int, str]:
@@ -83,7 +83,7 @@ def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_pa
     forged.by_name["sacct"] = (0, rows("77"))
     case = case_of(forged)
     assert (case.collected.job.nodes, case.collected.read) == (("gpu001",), ("1 record of Slurm",))
-    assert any(f"scontrol: {scheduler.OWNER_LINES}: where its output is" in one for one in case.collected.missing)
+    assert any(f"scontrol: {scheduler.OWNER_LINES}: where its output is" in gap for gap in case.collected.missing)
 
 
 def test_output_that_is_no_text_is_said_to_be_none(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
     out.write_text("KeyError: 'secret'\n")
     case = case_of(Answers(record(out, owner=os.geteuid() + 1)))
     assert case.verdict.cause == "unknown"
-    assert any("is not of the job's owner" in one for one in case.collected.missing)
+    assert any("is not of the job's owner" in gap for gap in case.collected.missing)
     assert not any("secret" in event.words for event in case.collected.events)
 
 
@@ -107,7 +107,7 @@ def test_a_link_in_the_place_of_the_output_is_not_followed(tmp_path: Path) -> No
     out = tmp_path / "slurm-77.out"
     out.symlink_to(secret)
     case = case_of(Answers(record(out)))
-    assert any("slurm-77.out" in one and "link" in one for one in case.collected.missing)
+    assert any("slurm-77.out" in gap and "link" in gap for gap in case.collected.missing)
     assert case.collected.events == ()
 
 
@@ -132,8 +132,8 @@ def test_a_job_that_slurm_cancelled_as_a_prolog_failed_was_stopped_by_nobody(tmp
 
 def test_accounting_that_is_not_there_is_said_and_what_saves_kernel_logs(tmp_path: Path) -> None:
     missing = case_of(Answers(record(tmp_path / "none"))).collected.missing
-    assert any("accounting storage is disabled: only scontrol knows" in one for one in missing)
-    assert any("journalctl -k -o short-iso-precise --since '2026-03-01 07:00:00 UTC'" in one for one in missing)
+    assert any("accounting storage is disabled: only scontrol knows" in gap for gap in missing)
+    assert any("journalctl -k -o short-iso-precise --since '2026-03-01 07:00:00 UTC'" in gap for gap in missing)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +160,12 @@ def test_accounting_alone_says_that_the_place_of_the_output_is_not_known() -> No
     row = "77|TIMEOUT|0:0|0:0|2026-03-01T07:00:00|2026-03-01T08:00:00|gpu001\n"
     case = case_of(Answers(NO_JOB, (0, f"{slurm.COLUMNS.replace(',', '|')}\n{row}")))
     assert case.verdict.cause == "stopped"
-    assert any("--logs FOLDER" in one for one in case.collected.missing)
+    assert any("--logs FOLDER" in gap for gap in case.collected.missing)
 
 
 def rows(*numbers: str) -> str:
-    said = (f"{number}|TIMEOUT|0:0|0:0|2026-03-01T07:00:00|2026-03-01T08:00:00|gpu001\n" for number in numbers)
-    return f"{slurm.COLUMNS.replace(',', '|')}\n{''.join(said)}"
+    records = (f"{number}|TIMEOUT|0:0|0:0|2026-03-01T07:00:00|2026-03-01T08:00:00|gpu001\n" for number in numbers)
+    return f"{slurm.COLUMNS.replace(',', '|')}\n{''.join(records)}"
 
 
 def test_of_an_array_one_task_is_to_be_named() -> None:
@@ -187,7 +187,7 @@ UNREACHED = "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unkn
 
 
 @pytest.mark.parametrize(
-    ("scontrol", "sacct", "words"),
+    ("scontrol", "sacct", "message"),
     [
         ((1, INVALID), NO_ACCOUNTING, "Slurm knows no job 77: scontrol: slurm_load_jobs error: Invalid job id"),
         (
@@ -209,9 +209,9 @@ UNREACHED = "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unkn
     ],
 )
 def test_a_job_is_unknown_only_where_slurm_said_so(
-    scontrol: tuple[int, str], sacct: tuple[int, str], words: str
+    scontrol: tuple[int, str], sacct: tuple[int, str], message: str
 ) -> None:
-    with pytest.raises(CaseError, match=words):
+    with pytest.raises(CaseError, match=message):
         case_of(Answers(scontrol, sacct))
 
 

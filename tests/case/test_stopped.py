@@ -10,7 +10,7 @@ from tests.case.files import RUNS_ON, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "message"),
     [
         ("TIMEOUT", "its time limit was over"),
         ("PREEMPTED", "a job of higher priority took its nodes"),
@@ -18,9 +18,9 @@ from tests.case.files import RUNS_ON, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_
         ("DEADLINE", "it was cancelled"),
     ],
 )
-def test_the_state_says_who_stopped_a_job_that_ran(state: str, words: str, tmp_path: Path) -> None:
+def test_the_state_says_who_stopped_a_job_that_ran(state: str, message: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, {"rank_0.log": RUNS_ON, "sacct.txt": SACCT.format(state=state)})
-    assert (case.verdict.cause, case.verdict.why) == ("stopped", words)
+    assert (case.verdict.cause, case.verdict.why) == ("stopped", message)
     assert case.advice.restart == "yes"
     assert set(case.advice.nodes.values()) == {"not known"}
 
@@ -59,18 +59,18 @@ def test_sigkill_without_a_record_of_its_sender_is_unknown(tmp_path: Path) -> No
 
 
 def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_path: Path) -> None:
-    said = (
+    output = (
         "srun: error: Node failure on gpu004\nsrun: error: gpu001: task 0: Terminated\n"
         "0: slurmstepd-gpu001: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:00 DUE TO NODE FAILURE, "
         "SEE SLURMCTLD LOG FOR DETAILS ***\n"
     )
-    case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="NODE_FAIL")})
+    case = case_of(tmp_path, {"slurm-77.out": output, "sacct.txt": SACCT.format(state="NODE_FAIL")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu004",))
     assert case.advice.nodes["gpu001"] == "not known"
 
 
 AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
-TOLD = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
+SIGNALLED = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
 PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"
 RAISED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1105 got signal: 15\n"
 FROM_OUTSIDE = "torchrun was told to stop by a signal from outside of it; the log does not say who sent it"
@@ -79,8 +79,8 @@ RECORD = SACCT.format(state="FAILED")  # gives lines their year
 
 @pytest.mark.parametrize("signal", ["15", "Signals.SIGTERM", "1", "Signals.SIGHUP", "2"])
 def test_a_launcher_that_was_told_to_stop_was_stopped_from_outside(signal: str, tmp_path: Path) -> None:
-    said = RUNS_ON + TOLD.format(signal=signal) + PASSED_ON + RAISED
-    verdict = case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict
+    output = RUNS_ON + SIGNALLED.format(signal=signal) + PASSED_ON + RAISED
+    verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why, verdict.probability) == ("stopped", FROM_OUTSIDE, 0.75)
 
 
@@ -107,18 +107,18 @@ def test_a_launcher_that_passes_a_signal_on_as_a_rank_failed_was_not(tmp_path: P
 def test_a_launcher_that_was_told_to_stop_after_others_had_ended_says_nothing_of_why(
     before: str, tmp_path: Path
 ) -> None:
-    said = RUNS_ON + before + TOLD.format(signal="15") + PASSED_ON + RAISED
-    assert case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict.cause == "unknown"
+    output = RUNS_ON + before + SIGNALLED.format(signal="15") + PASSED_ON + RAISED
+    assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.cause == "unknown"
 
 
 def test_who_told_a_launcher_to_stop_is_said_where_the_record_has_it(tmp_path: Path) -> None:
-    files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "sacct.txt": SACCT.format(state="TIMEOUT")}
+    files = {"job.err": RUNS_ON + SIGNALLED.format(signal="15"), "sacct.txt": SACCT.format(state="TIMEOUT")}
     assert case_of(tmp_path, files).verdict.why == "its time limit was over"
 
 
 def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(tmp_path: Path) -> None:
-    said = RUNS_ON.replace(" 08:10", " 07:20") + TOLD.format(signal="15")
-    verdict = case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict
+    output = RUNS_ON.replace(" 08:10", " 07:20") + SIGNALLED.format(signal="15")
+    verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why) == (
         "unknown",
         "it had made no step for 50 minutes when it was told to stop: it hung",
@@ -127,6 +127,6 @@ def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(
 
 def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:
     log = "[    0.000000] Linux version 6.8.0\n[ 5000.100000] " + XID_79.partition(" ")[2]
-    files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "gpu003-dmesg.txt": log, "sacct.txt": RECORD}
+    files = {"job.err": RUNS_ON + SIGNALLED.format(signal="15"), "gpu003-dmesg.txt": log, "sacct.txt": RECORD}
     verdict = case_of(tmp_path, files).verdict
     assert (verdict.cause, verdict.against) == ("stopped", ("gpu003: Xid 79, GPU has fallen off the bus",))

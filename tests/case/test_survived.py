@@ -75,13 +75,13 @@ def test_an_exception_of_before_hides_no_broken_gpu_that_a_rank_bears_out(
     assert "Xid 79" in case.verdict.why
     assert case.advice.nodes["gpu003"] == "test"
     assert any("Xid 79" in row.words for row in rows(case))
-    assert not any("another time" in one for one in case.collected.missing)
+    assert not any("another time" in gap for gap in case.collected.missing)
 
 
 def test_evidence_before_the_end_of_the_job_is_of_its_time(tmp_path: Path) -> None:
     own = {"rank_3.log": SURVIVED.format(second="10") + "2026-03-01 08:10:00,000 INFO: loss 2.31\n"}
     case = case_of(tmp_path, {**own, "gpu003-dmesg.txt": XID_79.format(time="08:05:00")})
-    assert not any("another time" in one for one in case.collected.missing)
+    assert not any("another time" in gap for gap in case.collected.missing)
     assert any("Xid 79" in row.words for row in rows(case))
 
 

@@ -42,17 +42,17 @@ def at(case: LabelledCase, seconds: float) -> datetime:
 
 
 def _lines(case: LabelledCase, chance: Random) -> Iterator[Line]:
-    data = case.story.data
+    story = case.story.data
     yield from _steps(case)
-    for text in data.get("output", ()):
-        who, seconds, words = text.split(" ", 2)
+    for text in story.get("output", ()):
+        who, seconds, message = text.split(" ", 2)
         ranks = {"{all}": RANKS, "{peers}": RANKS[1:], "launcher": (LAUNCHER,)}.get(who) or (int(who),)
         for rank in ranks:
             when = float(seconds) + (chance.random() if len(ranks) > 1 else 0.0)
-            yield when, rank, filled(words, case, f"{at(case, float(seconds)):%Y-%m-%dT%H:%M:%S}")
-    for text in data.get("srun", ()):
-        seconds, words = text.split(" ", 1)
-        yield float(seconds), LAUNCHER, filled(words, case, "")
+            yield when, rank, filled(message, case, f"{at(case, float(seconds)):%Y-%m-%dT%H:%M:%S}")
+    for text in story.get("srun", ()):
+        seconds, message = text.split(" ", 1)
+        yield float(seconds), LAUNCHER, filled(message, case, "")
     yield from _cascade(case, chance)
     yield from _death(case)
 
@@ -61,8 +61,8 @@ def _steps(case: LabelledCase) -> Iterator[Line]:
     """A healthy run's output, up to the fault."""
     for rank in RANKS:
         node = case.node(NODES[rank // 2])
-        words = f"{node}:{1000 + rank}:{2000 + rank} [{rank % 2}] NCCL INFO comm 0x55d0{rank} rank {rank} nranks 8"
-        yield STARTS_S + 5, rank, f"{words} cudaDev {rank % 2}"
+        prefix = f"{node}:{1000 + rank}:{2000 + rank} [{rank % 2}] NCCL INFO comm 0x55d0{rank} rank {rank} nranks 8"
+        yield STARTS_S + 5, rank, f"{prefix} cudaDev {rank % 2}"
     for number in range(int(-STARTS_S / STEPS_S) - 2):
         yield STARTS_S + 20 + number * STEPS_S, 0, f"iteration {number + 1}/90000 | lm loss: {9.1 - number / 100:.3f}"
 
@@ -75,8 +75,8 @@ def _cascade(case: LabelledCase, chance: Random) -> Iterator[Line]:
         seconds = TIMEOUT_S + chance.random()
         if kind in ("watchdog", "watchdog_of_groups"):
             shown = rank // 4 if kind == "watchdog_of_groups" else rank
-            words = WATCHDOG[generation].format(rank=shown, ms=int(TIMEOUT_S * 1000) + chance.randrange(90))
-            yield seconds, rank, f"[rank{rank}]: {words}"
+            message = WATCHDOG[generation].format(rank=shown, ms=int(TIMEOUT_S * 1000) + chance.randrange(90))
+            yield seconds, rank, f"[rank{rank}]: {message}"
             yield seconds + 0.2, rank, f"[rank{rank}]: {AFTER_WATCHDOG[generation]}"
         elif kind == "peers":
             yield 4.0 + chance.random(), rank, PEER[generation] if rank % 3 else STORE[generation]
@@ -95,8 +95,8 @@ def _death(case: LabelledCase) -> Iterator[Line]:
     node = case.node(NODES[rank // 2])
     when = f"{at(case, 7.0):%Y-%m-%d_%H:%M:%S}"
     if case.circumstance.generation == 0:
-        words = {-9: "Killed", -7: "Bus error", -11: "Segmentation fault"}.get(code, f"Exited with exit code {code}")
-        yield 7.0, LAUNCHER, f"srun: error: {node}: task {rank}: {words}"
+        line = {-9: "Killed", -7: "Bus error", -11: "Segmentation fault"}.get(code, f"Exited with exit code {code}")
+        yield 7.0, LAUNCHER, f"srun: error: {node}: task {rank}: {line}"
         return
     yield 7.0, LAUNCHER, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
     block = (
@@ -108,8 +108,8 @@ def _death(case: LabelledCase) -> Iterator[Line]:
         f"  exitcode  : {code} (pid: 8812)",
         "  error_file: <N/A>",
     )
-    for number, words in enumerate(block):
-        yield 7.001 + number / 1000, LAUNCHER, words
+    for number, line in enumerate(block):
+        yield 7.001 + number / 1000, LAUNCHER, line
 
 
 def _write_output(case: LabelledCase, here: Path, lines: list[Line]) -> None:
@@ -122,11 +122,11 @@ def _write_output(case: LabelledCase, here: Path, lines: list[Line]) -> None:
             stamp = stamped(case, seconds, rank) if not number and _has_stamp(line) else ""
             files.setdefault(name, []).append(f"{before}{stamp}{line}")
     kept = case.circumstance.kept
-    for name, words in files.items():
+    for name, output in files.items():
         if kept == "rank 0 alone" and name not in ("rank_0.log", "launcher.err"):
             continue
-        words = words[: -len(words) // 50 or None] if kept == "cut" else words
-        (here / name).write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
+        output = output[: -len(output) // 50 or None] if kept == "cut" else output
+        (here / name).write_text("".join(f"{line}\n" for line in output), encoding="utf-8")
 
 
 def _has_stamp(line: str) -> bool:
@@ -198,5 +198,5 @@ def _write_dumps(case: LabelledCase, here: Path) -> None:
     without = case.story.data.get("dumps_without", ())
     for rank in range(4) if without else ():
         if rank not in without:
-            data = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
-            (here / f"nccl_trace_rank_{rank}").write_bytes(data)
+            dumped = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
+            (here / f"nccl_trace_rank_{rank}").write_bytes(dumped)

@@ -120,7 +120,7 @@ ROW = {
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "message"),
     [
         ([ROW, {**ROW, "busbw_gb_per_s": 11.0}], "measured 2: the key is there before: all_reduce of 1073741824 bytes"),
         (
@@ -133,8 +133,8 @@ ROW = {
         ({}, "expected tables"),
     ],
 )
-def test_a_row_that_is_not_right_is_one_clear_error(rows: Any, words: str) -> None:
-    with pytest.raises(CatalogError, match=words):
+def test_a_row_that_is_not_right_is_one_clear_error(rows: Any, message: str) -> None:
+    with pytest.raises(CatalogError, match=message):
         rows_of({"sources": {"s": "said"}, "measured": rows})
 
 
@@ -173,11 +173,11 @@ def test_the_size_is_one_that_has_a_floor_else_8_gib_with_rdma_and_never_below_1
 def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
     key: BusbwKey, busbw: float, share: float, note: str
 ) -> None:
-    data = of_wire(busbw, key, PACKAGED)
-    assert data is not None
-    assert data.share == pytest.approx(share)
-    assert data.note.startswith(note)
-    assert bool(data.note) == bool(note)
+    reading = of_wire(busbw, key, PACKAGED)
+    assert reading is not None
+    assert reading.share == pytest.approx(share)
+    assert reading.note.startswith(note)
+    assert bool(reading.note) == bool(note)
 
 
 @pytest.mark.parametrize(

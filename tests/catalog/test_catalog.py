@@ -78,11 +78,11 @@ TYPES: Mapping[str, tuple[object, ...]] = {
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_file_explains_every_source_that_its_rows_name_and_no_other(file: str) -> None:
-    data = document(file)
-    rows = {name: table for name, table in data.items() if name not in ("sources", "disagreement")}
+    tables = document(file)
+    rows = {name: table for name, table in tables.items() if name not in ("sources", "disagreement")}
     named = set(re.findall(r"'source': '([^']*)'", str(rows)))
     used = {short for source in named for short in source.split()}
-    assert used | {"policy"} == set(data["sources"]) | {"policy"}
+    assert used | {"policy"} == set(tables["sources"]) | {"policy"}
 
 
 @pytest.mark.parametrize(("code", "verdict"), sorted(RULE.items()))
@@ -225,7 +225,7 @@ def test_every_owner_skill_has_a_row() -> None:
 def test_a_check_is_routed_to_a_section_that_its_skill_has() -> None:
     routes = [check.route for check in all_checks().values() if check.route.section]
     rows = {row.name: row for row in owners().values()}
-    assert {one.check: one.section for one in routes if one.section not in rows[one.owner].sections} == {}
+    assert {route.check: route.section for route in routes if route.section not in rows[route.owner].sections} == {}
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,9 @@ def test_every_sign_is_right(sign: causes.Sign) -> None:
 
 
 def test_no_line_of_a_job_says_hardware_by_itself() -> None:
-    found = [sign.name for sign in causes.signs().values() if sign.cause == causes.HARDWARE]
-    assert found
-    assert {causes.signs()[name].role for name in found} == {causes.SUSPICION}
+    names = [sign.name for sign in causes.signs().values() if sign.cause == causes.HARDWARE]
+    assert names
+    assert {causes.signs()[name].role for name in names} == {causes.SUSPICION}
 
 
 @pytest.mark.parametrize("sign", [sign for sign in causes.signs().values() if sign.proof or sign.load])

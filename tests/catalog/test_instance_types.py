@@ -107,13 +107,18 @@ def node(devices: list[str], **collectors: Any) -> Node:
         {"address": f"0000:{bus:02x}:00.0", "vendor": "10de", "device": device, "class": "030200", "driver": "nvidia"}
         for bus, device in enumerate(devices)
     ]
-    data = {"platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}, "pci": {"devices": gpus}} | collectors
-    return Node(Target("n1"), NodeEvidence("n1", {name: Collected(Status.READ, value) for name, value in data.items()}))
+    usual = {
+        "platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""},
+        "pci": {"devices": gpus},
+    } | collectors
+    return Node(
+        Target("n1"), NodeEvidence("n1", {name: Collected(Status.READ, value) for name, value in usual.items()})
+    )
 
 
 def test_a_node_that_lost_a_gpu_should_still_have_eight() -> None:
-    found = node(["2330"] * 7)
-    assert (found.type_name, found.expected("gpus"), found.expected("efa")) == ("DGX H100", 8, 0)
+    facts = node(["2330"] * 7)
+    assert (facts.type_name, facts.expected("gpus"), facts.expected("efa")) == ("DGX H100", 8, 0)
 
 
 def test_what_the_inventory_says_stands_first() -> None:

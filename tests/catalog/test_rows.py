@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("row", "words"),
+    ("row", "message"),
     [
         ({"name": "x", "source": "ec2", "gpu": 8}, "x: unknown key 'gpu'; known are name, source, gpus"),
         ({"name": "x"}, "x: source is missing"),
@@ -39,21 +39,21 @@ ROOT = Path(__file__).parents[2]
         (["x"], "x: expected a table"),
     ],
 )
-def test_a_row_that_is_not_right_is_one_clear_error(row: Any, words: str) -> None:
-    with pytest.raises(CatalogError, match=f"^{re.escape(words)}"):
+def test_a_row_that_is_not_right_is_one_clear_error(row: Any, message: str) -> None:
+    with pytest.raises(CatalogError, match=f"^{re.escape(message)}"):
         build(InstanceType, row, "x", {"ec2": "the EC2 API"})
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[sources\n", "x.toml: "),
         ("a = 1\n", "x.toml: expected a table [sources]"),
         ("[sources]\nec2 = ''\n", "x.toml: expected a table [sources]"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_clear_error(text: str, words: str) -> None:
-    with pytest.raises(CatalogError, match=f"^{re.escape(words)}"):
+def test_a_file_that_cannot_be_read_is_one_clear_error(text: str, message: str) -> None:
+    with pytest.raises(CatalogError, match=f"^{re.escape(message)}"):
         parse(text, "x.toml")
 
 
@@ -76,8 +76,8 @@ def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
         import clusterproof.plugins.catalog
         print([file for file in opened if file.endswith(".toml")], {"tomllib", "tomli"} & set(sys.modules))
         """
-    data = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
-    assert data.stdout == "[] set()\n"
+    ended = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[] set()\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ def test_a_check_asks_only_for_collectors_that_there_are(check: Check) -> None:
 def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, demo: dict[str, Node]) -> None:
     for name, node in demo.items():
         fewer = {
-            collector: data for collector, data in node.evidence.collectors.items() if collector in check.collectors
+            collector: value for collector, value in node.evidence.collectors.items() if collector in check.collectors
         }
         alone = Node(node.target, replace(node.evidence, collectors=fewer), group=node.group)
         whole, part = evaluate(check, node), evaluate(check, alone)
@@ -88,9 +88,9 @@ def test_no_check_passes_a_node_that_reported_nothing(check: Check, demo: dict[s
 @pytest.mark.long
 def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, Node]) -> None:
     results = [evaluate(check, node) for check in node_checks().values() for node in demo.values()]
-    found = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]
-    assert len(found) > 10
-    assert [result.message for result in found if not (result.observed and result.expected)] == []
+    findings = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]
+    assert len(findings) > 10
+    assert [result.message for result in findings if not (result.observed and result.expected)] == []
 
 
 def test_the_node_is_asked_for_little_before_a_job() -> None:
@@ -119,16 +119,16 @@ def of_another_vendor(image: NodeImage) -> NodeImage:
 def test_a_node_of_no_known_type_that_is_described_leaves_nothing_incomplete(
     image: NodeImage, expect: dict[str, int], occasion: str
 ) -> None:
-    found = results(probed(image), occasion, expect=expect)
+    by_check = results(probed(image), occasion, expect=expect)
     well = (Verdict.PASS, Verdict.NOT_APPLICABLE)
-    assert {name: one.message for name, one in found.items() if one.verdict not in well} == {}
-    assert found["host.d_state"].verdict is Verdict.PASS
+    assert {name: result.message for name, result in by_check.items() if result.verdict not in well} == {}
+    assert by_check["host.d_state"].verdict is Verdict.PASS
 
 
 @needs_nodes
 def test_nvswitches_that_are_expected_and_not_there_are_missed() -> None:
-    found = results(probed(of_another_vendor(dgx_h100())), expect={"gpus": 8, "nvlinks": 18, "nvswitch": 6})
-    assert found["gpu.nvswitch_count"].message == "4 NVSwitches on the PCI bus; expected 6"
+    by_check = results(probed(of_another_vendor(dgx_h100())), expect={"gpus": 8, "nvlinks": 18, "nvswitch": 6})
+    assert by_check["gpu.nvswitch_count"].message == "4 NVSwitches on the PCI bus; expected 6"
 
 
 @needs_nodes

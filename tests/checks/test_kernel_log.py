@@ -91,7 +91,7 @@ def test_a_file_server_that_is_lost_is_named_although_lines_were_cut(lines: Any,
 
 
 @pytest.mark.parametrize(
-    ("check", "line", "words"),
+    ("check", "line", "message"),
     [
         ("host.lockups", "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [x:7]", "soft lockup"),
         ("storage.disk_errors", "nvme nvme0: I/O 978 QID 3 timeout, aborting", "nvme0: a command timed out"),
@@ -120,15 +120,15 @@ def test_a_file_server_that_is_lost_is_named_although_lines_were_cut(lines: Any,
         ),
     ],
 )
-def test_what_is_in_a_log_that_has_lost_its_beginning_is_said_with_that(check: str, line: str, words: str) -> None:
-    said = result(check, node((90.0, line), truncated=True, whole_from=80.0))
-    assert said.verdict is Verdict.INCOMPLETE
-    assert words in said.message
-    assert "part of the kernel log was overwritten" in said.message
+def test_what_is_in_a_log_that_has_lost_its_beginning_is_said_with_that(check: str, line: str, message: str) -> None:
+    outcome = result(check, node((90.0, line), truncated=True, whole_from=80.0))
+    assert outcome.verdict is Verdict.INCOMPLETE
+    assert message in outcome.message
+    assert "part of the kernel log was overwritten" in outcome.message
 
 
 STOPPED = "EXT4-fs (nvme1n1p1): Remounting filesystem read-only"
-FOUND = "EXT4-fs error (device nvme1n1p1): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12"
+EXT4_ERROR = "EXT4-fs error (device nvme1n1p1): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12"
 FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
 
 
@@ -139,8 +139,8 @@ FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
         ((STOPPED, FRESH), Verdict.PASS),
         ((FRESH, STOPPED), Verdict.CONCERN),
         ((STOPPED, FRESH.replace("nvme1n1p1", "nvme2n1p1")), Verdict.CONCERN),
-        ((FOUND,), Verdict.CONCERN),
-        ((FOUND, FRESH), Verdict.CONCERN),  # what was read was wrong nevertheless
+        ((EXT4_ERROR,), Verdict.CONCERN),
+        ((EXT4_ERROR, FRESH), Verdict.CONCERN),  # what was read was wrong nevertheless
         ((FRESH,), Verdict.PASS),
     ],
 )
@@ -162,10 +162,10 @@ def test_only_crashes_of_training_are_a_concern(line: str, expected: Verdict) ->
 
 
 def test_a_few_corrected_pcie_errors_and_what_is_reported_twice_are_no_more_than_they_are() -> None:
-    data = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+    line = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
     announced = "pcieport 0000:50:01.0: AER: Corrected error received: 0000:53:00.0"
-    assert verdict("host.pcie_aer", logging(*[announced, data] * 300)) is Verdict.PASS
-    assert verdict("host.pcie_aer", logging(*[announced, data] * 481)) is Verdict.CONCERN
+    assert verdict("host.pcie_aer", logging(*[announced, line] * 300)) is Verdict.PASS
+    assert verdict("host.pcie_aer", logging(*[announced, line] * 481)) is Verdict.CONCERN
 
 
 @pytest.mark.parametrize(("lines", "expected"), [(9, Verdict.PASS), (37, Verdict.PASS), (38, Verdict.CONCERN)])
@@ -253,14 +253,14 @@ XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off t
 
 @pytest.mark.parametrize("boot", [Status.READ, Status.UNCOLLECTED])
 def test_a_dated_line_is_reported_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
-    data = node((STAMP_S, XID))
-    message = result("gpu.no_xid", data if boot is Status.READ else without(data, "boot", boot)).message
+    evidence = node((STAMP_S, XID))
+    message = result("gpu.no_xid", evidence if boot is Status.READ else without(evidence, "boot", boot)).message
     assert "at 2024-11-15 12:02:03 UTC" in message
     assert "after boot" not in message
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(120.0, "120 s after boot"), (1e18, "at an invalid time"), (STAMP_S, "at 2024-11-15")]
+    ("seconds", "message"), [(120.0, "120 s after boot"), (1e18, "at an invalid time"), (STAMP_S, "at 2024-11-15")]
 )
-def test_a_moment_is_given_by_the_clock_that_is_known(seconds: float, words: str) -> None:
-    assert when(seconds, without(logging(), "boot")).startswith(words)
+def test_a_moment_is_given_by_the_clock_that_is_known(seconds: float, message: str) -> None:
+    assert when(seconds, without(logging(), "boot")).startswith(message)

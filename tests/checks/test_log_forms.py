@@ -50,14 +50,14 @@ def test_no_line_fails_a_node_on_which_users_can_have_whole_records_written(line
 @pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[:60])
 def test_a_line_has_the_verdict_of_its_form(line: KnownLine) -> None:
     form = log_forms()[line.form]
-    before = [one.text for name in form.after[:1] for one in KNOWN_LINES if one.form == name]
+    before = [known.text for name in form.after[:1] for known in KNOWN_LINES if known.form == name]
     times = int(PACKAGED.threshold(form.rate)) * 5 if form.rate and not form.cleared_by else 1
     if form.check and form.verdict in ("fail", "concern") and not form.event:
         expected = Verdict.CONCERN if form.verdict == "concern" or form.needs else Verdict.FAIL
         of = logging(*before, *[line.text] * times)
-        said = result(form.check, with_neuron(of) if form.check == OF_NEURON else of)
-        assert said.verdict is expected or form.check == OF_MODULES
-        assert expected in {one.verdict for one in said.by_verdict}
+        outcome = result(form.check, with_neuron(of) if form.check == OF_NEURON else of)
+        assert outcome.verdict is expected or form.check == OF_MODULES
+        assert expected in {finding.verdict for finding in outcome.by_verdict}
     elif not form.check:
         assert {verdict(check, logging(line.text)) for check in OVER_THE_LOG} == {Verdict.PASS}
 

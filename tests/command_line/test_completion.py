@@ -107,8 +107,8 @@ def test_an_unknown_shell_is_refused_with_those_that_are_known(capsys: pytest.Ca
 def test_the_man_page_is_one_that_man_shows_without_a_warning() -> None:
     if not shutil.which("man"):
         pytest.skip("needs man: apt-get install man-db")
-    words = ["man", "--warnings", "-E", "UTF-8", "-l", str(commands.FOLDER / MAN_PAGE)]
-    shown = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "MANWIDTH": "100"})
+    command = ["man", "--warnings", "-E", "UTF-8", "-l", str(commands.FOLDER / MAN_PAGE)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "MANWIDTH": "100"})
     assert shown.stderr == ""
     for words_of_it in (
         "proves a GPU cluster fit for training",

@@ -24,19 +24,19 @@ def test_every_check_is_explained_within_the_terminal(name: str, monkeypatch: py
     assert labels >= {"do", "by hand", "owner", "runs", "reads"}
     assert labels & {"fail", "concern", "incomplete", "not applicable"}
     assert max(len(line) for line in lines) <= MAX_WIDTH
-    said = " ".join(" ".join(lines).split())
-    for words in (about.remedy, about.meaning):
-        assert " ".join(words.split()) in said
+    shown = " ".join(" ".join(lines).split())
+    for paragraph in (about.remedy, about.meaning):
+        assert " ".join(paragraph.split()) in shown
 
 
 @pytest.mark.parametrize("name", all_checks())
 def test_every_sentence_says_something(name: str) -> None:
-    said = [rule.sentence for rule in rules(all_checks()[name].function)]
-    assert [words for words in said if not words.strip("… ")] == []
+    sentences = [rule.sentence for rule in rules(all_checks()[name].function)]
+    assert [sentence for sentence in sentences if not sentence.strip("… ")] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("control_plane.k8s_kubelet_policy", "  concern         … differs; expected as on most nodes of its group\n"),
         ("gpu.compute_mode", "  concern         compute mode is …; expected default\n"),
@@ -44,8 +44,8 @@ def test_every_sentence_says_something(name: str) -> None:
         ("gpu.no_xid", "  fail            …; expected …\n"),
     ],
 )
-def test_what_is_put_together_at_run_time_is_explained_as_far_as_it_is_known(name: str, words: str) -> None:
-    assert words in explain([name])[1]
+def test_what_is_put_together_at_run_time_is_explained_as_far_as_it_is_known(name: str, message: str) -> None:
+    assert message in explain([name])[1]
 
 
 def test_a_command_is_not_broken_in_the_middle_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_a_threshold_is_explained_with_its_value_its_unit_and_its_source() -> No
 )
 def test_a_check_goes_by_its_id_its_name_and_the_beginning_of_its_name(word: str, heads: list[str]) -> None:
     status, text = explain([word])
-    found = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith(" ")]
+    names = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith(" ")]
     assert status == 0
-    assert sorted(name for name in found if name in heads) == heads
+    assert sorted(name for name in names if name in heads) == heads
 
 
 def test_an_xid_is_explained_with_what_to_do() -> None:
@@ -97,7 +97,7 @@ def test_every_verdict_of_an_xid_has_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["explain", "gpu.no_xidd"],
@@ -114,12 +114,12 @@ def test_every_verdict_of_an_xid_has_words() -> None:
     ],
 )
 def test_what_nobody_knows_is_one_line_that_says_what_is_near(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 4
     out, wrong = capsys.readouterr()
     assert (out, wrong.count("\n")) == ("", 1)
-    assert said in wrong
+    assert message in wrong
 
 
 @pytest.mark.parametrize("words", [["explain"], ["checks", "--nosuch"], ["history", "--nosuch"]])

@@ -71,8 +71,8 @@ def test_as_many_infiniband_devices_are_expected_as_lines_name(tmp_path: Path) -
 )
 def test_each_line_is_answered(line: str, answer: str, tmp_path: Path) -> None:
     lines = read_nhc(nhc_conf(tmp_path, "* || check_fs_mount /fsx", line))
-    said = " ".join("".join(comparison(lines[1:])).split())
-    assert f" {answer}" in said
+    answers = " ".join("".join(comparison(lines[1:])).split())
+    assert f" {answer}" in answers
     assert is_covered(lines[1]) is not answer.startswith("NOT")
 
 

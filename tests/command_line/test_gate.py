@@ -13,19 +13,22 @@ from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.core.cluster import Target
 
 
-def words_of_round(*words: str) -> list[str]:
-    option, further = command.parser().parse_known_args(["run", *words])
+def arguments_of_round(*arguments: str) -> list[str]:
+    option, further = command.parser().parse_known_args(["run", *arguments])
     return gate_run.command(option, further, Path("/kept"))
 
 
 def test_a_round_evaluates_the_cluster_that_was_named_in_its_region_and_account() -> None:
-    said = words_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
-    assert said[:2] == ["check", "eks:prod"]
-    assert (said[said.index("--region") + 1], said[said.index("--profile") + 1]) == ("eu-west-1", "ops")
+    arguments = arguments_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
+    assert arguments[:2] == ["check", "eks:prod"]
+    assert (arguments[arguments.index("--region") + 1], arguments[arguments.index("--profile") + 1]) == (
+        "eu-west-1",
+        "ops",
+    )
 
 
 def test_without_them_it_names_neither() -> None:
-    assert not {"--region", "--profile"} & set(words_of_round("k8s:in-cluster"))
+    assert not {"--region", "--profile"} & set(arguments_of_round("k8s:in-cluster"))
 
 
 @pytest.mark.parametrize("every", ["", "soon", "nan", "0", "59.5", "3601", "1m"])
@@ -35,10 +38,10 @@ def test_an_interval_that_is_none_is_one_line_that_names_the_setting(
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         command.gate([*what, f"--every={every}"])
-    said = capsys.readouterr().err
-    words = f"argument --every: {every!r}; expected a whole number of seconds from 1 to 3600 (EVERY, everySeconds)"
-    assert words in said
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    message = f"argument --every: {every!r}; expected a whole number of seconds from 1 to 3600 (EVERY, everySeconds)"
+    assert message in errors
+    assert errors.count("\n") == 1
     assert ended.value.code
 
 
@@ -55,9 +58,9 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Targe
     monkeypatch.setattr(command, "report_for_ever", lambda *_: None)
     monkeypatch.chdir(tmp_path)
 
-    def of(*words: str) -> Target | str:
-        status, said = command.gate(["agent", "--unchanged", str(tmp_path / "unchanged"), *words])
-        return said if status else seen[-1]
+    def of(*arguments: str) -> Target | str:
+        status, output = command.gate(["agent", "--unchanged", str(tmp_path / "unchanged"), *arguments])
+        return output if status else seen[-1]
 
     return of
 
@@ -73,8 +76,8 @@ def test_an_agent_expects_of_its_node_what_the_gate_is_told_and_leaves_the_rest_
 
 
 def test_an_expectation_that_is_none_is_one_line(told: Callable[..., str]) -> None:
-    said = told("--options=--expect=gpus")
-    assert said == "clusterproof gate: --expect 'gpus': 'gpus' is not NAME=NUMBER; expected gpus=8,efa=32\n"
+    message = told("--options=--expect=gpus")
+    assert message == "clusterproof gate: --expect 'gpus': 'gpus' is not NAME=NUMBER; expected gpus=8,efa=32\n"
 
 
 def test_an_agent_has_the_policy_that_the_gate_is_told_and_not_the_one_that_lies_there(
@@ -87,22 +90,22 @@ def test_an_agent_has_the_policy_that_the_gate_is_told_and_not_the_one_that_lies
 
 
 def test_a_policy_that_an_agent_does_not_have_is_one_line(told: Callable[..., str]) -> None:
-    said = told("--options=--policy=/etc/elsewhere.toml")
-    assert said.startswith("clusterproof gate: ")
-    assert "/etc/elsewhere.toml" in said
-    assert said.count("\n") == 1
+    message = told("--options=--policy=/etc/elsewhere.toml")
+    assert message.startswith("clusterproof gate: ")
+    assert "/etc/elsewhere.toml" in message
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["run", "local"], "'local' is no cluster of Kubernetes; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME"),
         (["wait", "ssh:n1", "--node", "n1"], "'ssh:n1' is no cluster of Kubernetes"),
     ],
 )
-def test_what_is_no_cluster_of_kubernetes_is_refused_before_the_first_round(words: list[str], said: str) -> None:
+def test_what_is_no_cluster_of_kubernetes_is_refused_before_the_first_round(words: list[str], message: str) -> None:
     status, text = command.gate(words)
-    assert (status, said in text) == (4, True)
+    assert (status, message in text) == (4, True)
 
 
 def test_an_agent_whose_collectors_have_for_ever_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,11 +37,11 @@ def test_the_help_goes_on_under_its_own_column_where_the_terminal_is_narrow() ->
 
 def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 4  # nothing was checked
-    said = capsys.readouterr().out
-    assert said == shortest_help()
-    assert len(said.splitlines()) < 24
-    assert max(map(len, said.splitlines())) <= 80
-    assert set(re.findall(r"clusterproof (\w+)", said)) >= set(NAMES) - {"version"}
+    output = capsys.readouterr().out
+    assert output == shortest_help()
+    assert len(output.splitlines()) < 24
+    assert max(map(len, output.splitlines())) <= 80
+    assert set(re.findall(r"clusterproof (\w+)", output)) >= set(NAMES) - {"version"}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_there", "words"),
+    ("answer", "is_there", "message"),
     [
         (None, False, "no scontrol on PATH"),
         ("", False, "did not answer"),
@@ -196,10 +196,10 @@ def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
         ("Slurmctld(primary) at head is DOWN", False, "is DOWN"),
     ],
 )
-def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_there: bool, words: str) -> None:
+def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_there: bool, message: str) -> None:
     means = check_slurm(lambda: answer)
     assert means.is_there is is_there
-    assert words in means.detail
+    assert message in means.detail
 
 
 def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None:
@@ -274,8 +274,8 @@ def test_the_name_of_a_file_that_is_refused_steers_no_terminal(
     monkeypatch.chdir(tmp_path)
     Path(REFUSED).write_text("no TOML")
     assert main(["check", *words]) == 4
-    out, said = capfd.readouterr()
-    assert (out, "\x1b" in said, r"\x1b[31m" in said) == ("", False, True)
+    out, err = capfd.readouterr()
+    assert (out, "\x1b" in err, r"\x1b[31m" in err) == ("", False, True)
 
 
 @pytest.mark.long
@@ -290,5 +290,5 @@ def test_a_word_that_pytest_itself_refuses_steers_no_terminal(words: list[str], 
 @pytest.mark.long
 def test_a_manifest_that_may_not_be_written_is_said_before_a_node_is_asked(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["manifest", "--from", "demo", "--out", "/proc/golden.toml"]) == 4
-    said = capfd.readouterr().err
-    assert said.startswith("ERROR: /proc/golden.toml: No such file or directory; expected a file that may be written")
+    err = capfd.readouterr().err
+    assert err.startswith("ERROR: /proc/golden.toml: No such file or directory; expected a file that may be written")

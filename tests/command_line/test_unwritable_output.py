@@ -26,9 +26,9 @@ ANSWERS: tuple[list[str], ...] = (
 )
 
 
-def ran(shell: str, words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def ran(shell: str, arguments: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a shell that has it in `"$@"`."""
-    command = ["/bin/sh", "-c", shell, "sh", *MAIN, *words]
+    command = ["/bin/sh", "-c", shell, "sh", *MAIN, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -58,15 +58,15 @@ def test_what_a_terminal_has_no_letters_for_is_escaped(words: list[str], tmp_pat
 
 
 def test_a_daemon_without_standard_output_gets_the_verdict_all_the_same(tmp_path: Path) -> None:
-    words = ["check", "demo", "-k", "no_xid", "--no-report"]
-    assert ran('"$@" >&-', words, tmp_path).returncode == ran('"$@"', words, tmp_path).returncode == 1
+    arguments = ["check", "demo", "-k", "no_xid", "--no-report"]
+    assert ran('"$@" >&-', arguments, tmp_path).returncode == ran('"$@"', arguments, tmp_path).returncode == 1
 
 
 @pytest.mark.parametrize("words", [["check", "local", "-m", "node"], ["history"], ["watch", "local"]], ids=" ".join)
 def test_a_working_folder_that_is_gone_is_one_line(words: list[str], tmp_path: Path) -> None:
     end = ran('mkdir gone; cd gone; rmdir ../gone; "$@"', words, tmp_path)
-    said = "clusterproof: the working folder: No such file or directory; expected one to begin in: cd /\n"
-    assert (end.returncode, end.stderr) == (4, said)
+    message = "clusterproof: the working folder: No such file or directory; expected one to begin in: cd /\n"
+    assert (end.returncode, end.stderr) == (4, message)
 
 
 def test_a_watch_goes_on_where_its_own_output_cannot_be_written(tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def test_a_mark_that_nobody_has_declared_is_an_error_of_collection(pytester: pyt
     assert ran.ret == pytest.ExitCode.INTERRUPTED
 
 
-def collected(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
+def collected(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """What pytest would run on the demo's nodes."""
     options = ("-p", "clusterproof.plugins.cluster", "--cluster", f"replay:{DEMO}", "--collect-only", "-q")
-    return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", *words)
+    return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", *arguments)
 
 
 def test_marks_stand_in_the_order_in_which_pytest_puts_its_own() -> None:
@@ -64,9 +64,9 @@ def test_marks_stand_in_the_order_in_which_pytest_puts_its_own() -> None:
 
     mark.prolog(mark.hyperpod_nccl("13")(ours))
     pytest.mark.prolog(pytest.mark.hyperpod_nccl("13")(theirs))
-    data = [(one.name, one.args) for one in marks_of_pytest(ours)]
-    assert data == [(one.name, one.args) for one in marks_of_pytest(theirs)]
-    assert [one.name for one in marks_on(ours)] == ["hyperpod_nccl", "prolog"]
+    expected = [(entry.name, entry.args) for entry in marks_of_pytest(ours)]
+    assert expected == [(entry.name, entry.args) for entry in marks_of_pytest(theirs)]
+    assert [entry.name for entry in marks_on(ours)] == ["hyperpod_nccl", "prolog"]
 
 
 @pytest.mark.long

@@ -39,8 +39,8 @@ def test_numbers_that_differ_in_what_anybody_measures_never_look_alike(value: fl
 
 
 @pytest.mark.parametrize(
-    ("gb_per_s", "words"),
+    ("gb_per_s", "text"),
     [(480.0, "480 GB/s"), (0.1, "0.1 GB/s"), (0.007153, "57.2 Mbit/s"), (0.000_004, "0.032 Mbit/s"), (0.0, "0 GB/s")],
 )
-def test_a_speed_is_shown_in_the_unit_that_people_use_for_it(gb_per_s: float, words: str) -> None:
-    assert speed(gb_per_s) == words
+def test_a_speed_is_shown_in_the_unit_that_people_use_for_it(gb_per_s: float, text: str) -> None:
+    assert speed(gb_per_s) == text

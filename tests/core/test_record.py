@@ -74,8 +74,8 @@ def test_what_a_dataclass_does_not_take_it_does_not_take(values: tuple[Any, ...]
 def test_what_is_equal_has_one_hash_and_what_is_not_compared_does_not_count() -> None:
     assert Port("a", 1.0, [1]) == Port("a", 1.0, [1], {"x": 1})
     unlike: list[object] = [Port("b"), BondedPort("a"), "a"]
-    for one in unlike:
-        assert Port("a") != one
+    for other in unlike:
+        assert Port("a") != other
     plain = [BondedPort("a", 1.0, ()) for _ in range(2)]  # type: ignore[arg-type]
     assert len(set(plain)) == 1
 
@@ -104,7 +104,7 @@ def test_another_has_other_values(change: Any) -> None:
         change(port, speed=1)
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_a_copy_is_whole(way: Any) -> None:
     port = BondedPort("a", 200.0, [1], {"x": 1}, "b")
     assert as_json(way(port)) == as_json(port)

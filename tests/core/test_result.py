@@ -58,7 +58,7 @@ def test_a_result_is_read_verdict_by_verdict() -> None:
 
 def test_a_record_of_the_first_schema_is_read_without_findings() -> None:
     record = with_findings(Result("gpu.all", "gpu001", Verdict.PASS), (LOST,)).to_json()
-    old = {**{name: data for name, data in record.items() if name != "findings"}, "schema": 1}
+    old = {**{name: value for name, value in record.items() if name != "findings"}, "schema": 1}
     assert from_json(record).findings == (LOST,)
     assert (from_json(old).findings, from_json(old).verdict) == ((), Verdict.FAIL)
     assert from_json(old).by_verdict == (from_json(old),)

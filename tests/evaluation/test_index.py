@@ -51,10 +51,10 @@ def test_on_each_node_of_the_demo_it_says_what_pytest_says(runs: Runs, occasions
     cluster = resolve(f"replay:{DEMO}")
     types = {target.name: target.instance_type for target in cluster.targets}
     entries = tuple(of_occasions(INDEX, occasions).values())
-    for data in replayed(DEMO, cluster):
-        evaluate = prepared(entries, occasions, Settings(instance_type=types[data.node]), NO_POLICY)
-        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in evaluate(data)]
-        assert ours == of_pytest[data.node]
+    for evidence in replayed(DEMO, cluster):
+        evaluate = prepared(entries, occasions, Settings(instance_type=types[evidence.node]), NO_POLICY)
+        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in evaluate(evidence)]
+        assert ours == of_pytest[evidence.node]
     assert len(of_pytest) == len(cluster.targets)
 
 
@@ -89,12 +89,12 @@ def test_a_check_that_was_changed_by_hand_is_noticed_by_its_size_or_its_date(
     monkeypatch.setattr(index, "PACKAGE", str(tmp_path))
     file, check = tmp_path / "checks.json", tmp_path / "checks" / "gpu" / "test_bus.py"
     file.write_text(written(), encoding="utf-8")
-    data, installed = check.read_text(encoding="utf-8"), file.stat().st_mtime
+    source, installed = check.read_text(encoding="utf-8"), file.stat().st_mtime
     for text, written_s, is_stale in (
-        (data, 0, False),
-        (data, 3600, False),
-        (data.replace("prolog", "epilog"), 3600, True),
-        (data + "\n", 0, True),
+        (source, 0, False),
+        (source, 3600, False),
+        (source.replace("prolog", "epilog"), 3600, True),
+        (source + "\n", 0, True),
     ):
         check.write_text(text, encoding="utf-8")
         os.utime(check, (installed + written_s, installed + written_s))

@@ -25,7 +25,7 @@ DEMO = ROOT / "fixtures" / "demo"
 
 @pytest.fixture(scope="module")
 def demo() -> Mapping[str, NodeEvidence]:
-    return {one.node: one for one in replayed(DEMO, resolve("demo"))}
+    return {evidence.node: evidence for evidence in replayed(DEMO, resolve("demo"))}
 
 
 @pytest.mark.long
@@ -37,7 +37,9 @@ def test_it_is_the_same_whatever_the_node_is_called_and_however_long_it_took(dem
 
 def test_it_is_another_where_a_check_finds_something_else(demo: Mapping[str, NodeEvidence]) -> None:
     of, whole = findings_digest(NO_POLICY, HERE), demo["gpu001"]
-    less = replace(whole, collectors={name: one for name, one in whole.collectors.items() if name != "kernel_log"})
+    less = replace(
+        whole, collectors={name: collected for name, collected in whole.collectors.items() if name != "kernel_log"}
+    )
     assert of(whole) != of(less)
 
 
@@ -49,22 +51,22 @@ def test_a_device_that_is_gone_is_another_where_it_is_known_how_many_there_shoul
     assert (of(_with_infiniband(demo["gpu001"], 8)) == of(_with_infiniband(demo["gpu001"], 7))) is is_same
 
 
-def _with_infiniband(one: NodeEvidence, count: int) -> NodeEvidence:
+def _with_infiniband(evidence: NodeEvidence, count: int) -> NodeEvidence:
     """A node that is no instance and has this many InfiniBand ports."""
-    data = {name: deepcopy(collected) for name, collected in one.collectors.items()}
-    data |= dict.fromkeys(("imds", "resource_config"), Collected(Status.ABSENT))
-    data["platform"].value.update(vendor="Supermicro", product="SYS-821GE")
-    data["rdma"].value["devices"] = data["rdma"].value["devices"][:count]
-    for number, device in enumerate(data["rdma"].value["devices"]):
+    collectors = {name: deepcopy(collected) for name, collected in evidence.collectors.items()}
+    collectors |= dict.fromkeys(("imds", "resource_config"), Collected(Status.ABSENT))
+    collectors["platform"].value.update(vendor="Supermicro", product="SYS-821GE")
+    collectors["rdma"].value["devices"] = collectors["rdma"].value["devices"][:count]
+    for number, device in enumerate(collectors["rdma"].value["devices"]):
         device |= {"name": f"mlx5_{number}", "driver": "mlx5_core", "vendor": "15b3", "device": "1021"}
         up = {"rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand", "link_downed": 0, "symbol_errors": 0}
         device["ports"][0] |= up
-    return replace(one, collectors=data)
+    return replace(evidence, collectors=collectors)
 
 
 def test_the_file_is_there_from_the_second_report_that_says_the_same(tmp_path: Path) -> None:
-    path, said, clock = tmp_path / "unchanged", iter(["a", "a", "b", "b", "a"]), count(0, 60)
-    unchanged = UnchangedFile(path, lambda _: next(said), lambda: next(clock))
+    path, reports, clock = tmp_path / "unchanged", iter(["a", "a", "b", "b", "a"]), count(0, 60)
+    unchanged = UnchangedFile(path, lambda _: next(reports), lambda: next(clock))
     seen = []
     for evidence in (NodeEvidence("here"),) * 5:
         unchanged.note(evidence)

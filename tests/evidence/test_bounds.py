@@ -75,9 +75,9 @@ def empty(collector: str, key: str, **more: Any) -> Callable[[int], dict[str, An
 def test_more_than_a_machine_has_is_incomplete_in_words(
     kind: str, check: str, collectors: Callable[[int], dict[str, Any]]
 ) -> None:
-    words = f"{MAX_DEVICES[kind] + 1:,} {kind} were reported; expected at most {MAX_DEVICES[kind]:,}"
+    message = f"{MAX_DEVICES[kind] + 1:,} {kind} were reported; expected at most {MAX_DEVICES[kind]:,}"
     result = said(check, node(**collectors(MAX_DEVICES[kind] + 1)))
-    assert (result.verdict, words in result.message) == (Verdict.INCOMPLETE, True), result.message
+    assert (result.verdict, message in result.message) == (Verdict.INCOMPLETE, True), result.message
     assert "were reported; expected at most" not in said(check, node(**collectors(MAX_DEVICES[kind]))).message
 
 

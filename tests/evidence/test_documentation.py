@@ -75,11 +75,11 @@ def test_the_fault_that_contributing_adds_fails_its_check_and_a_healthy_node_pas
     }
     (runs.folder / "test_tuned_profile.py").write_text(blocks[CHECK], encoding="utf-8")
     runs.over([node(name, boot=boot(hostname=name), tuned=value) for name, value in answers.items()])
-    assert {one.node: (one.check, one.verdict) for one in runs.results} == {
+    assert {result.node: (result.check, result.verdict) for result in runs.results} == {
         "sick": ("host.tuned_profile", fault.expect["host.tuned_profile"]),
         "well": ("host.tuned_profile", Verdict.PASS),
     }
-    assert fault.words in next(one.message for one in runs.results if one.node == "sick")
+    assert fault.words in next(result.message for result in runs.results if result.node == "sick")
 
 
 def test_what_is_declared_beside_a_collector_is_known_to_be_harmless(
@@ -101,7 +101,7 @@ def test_a_collector_that_describes_itself_has_a_section_and_one_described_by_ha
     page, described = PATH.read_text(encoding="utf-8"), dict(descriptions())
     assert document(page, described) == page, "expected what scripts/generate writes"
     doc = re.findall(r'^"""(.*?)\n"""', blocks[f"{FOLDER}/collect.py"], re.DOTALL)[0]
-    told = document(page, {**described, "boot": "Boot: elsewhere.\n\n`{}`", "tuned_again": doc})
-    assert '\n### `tuned_again` — `tuned-adm active`\n`{"command"' in told
-    assert "elsewhere" not in told
-    assert document(told, described) == page
+    text = document(page, {**described, "boot": "Boot: elsewhere.\n\n`{}`", "tuned_again": doc})
+    assert '\n### `tuned_again` — `tuned-adm active`\n`{"command"' in text
+    assert "elsewhere" not in text
+    assert document(text, described) == page

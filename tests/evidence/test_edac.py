@@ -60,7 +60,7 @@ def test_the_last_of_very_many_controllers_and_modules_is_reported(tmp_path: Pat
     for number in range(100):
         module = f"/sys/devices/system/edac/mc/mc99/dimm{number}"
         files |= {f"{module}/dimm_ce_count": "0\n", f"{module}/dimm_ue_count": "1\n"}
-    controllers = {one["name"]: one for one in output_of(tmp_path, **files)}
+    controllers = {controller["name"]: controller for controller in output_of(tmp_path, **files)}
     assert len(controllers) == 100
     assert len(controllers["mc99"]["modules"]) == 100
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.any_user
 
 
 @pytest.mark.parametrize(
-    ("data", "raises", "words"),
+    ("data", "raises", "message"),
     [
         ({"error": "NOT_SUPPORTED"}, NotApplicable, "not supported"),
         ({"error": "FUNCTION_NOT_FOUND"}, NotApplicable, "not supported"),
@@ -45,8 +45,8 @@ pytestmark = pytest.mark.any_user
         ([], Incomplete, "not understood"),
     ],
 )
-def test_a_count_that_is_no_count_is_not_read_as_one(data: object, raises: type[Exception], words: str) -> None:
-    with pytest.raises(raises, match=words):
+def test_a_count_that_is_no_count_is_not_read_as_one(data: object, raises: type[Exception], message: str) -> None:
+    with pytest.raises(raises, match=message):
         assert Gpu(0, {"ecc_uncorrected_dram": data}).ecc_uncorrected_dram
 
 
@@ -92,22 +92,28 @@ def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
     """Replace a value somewhere inside the collectors' values."""
     places: list[tuple[Any, Any]] = []
 
-    def walk(data: Any) -> None:
-        entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    def walk(container: Any) -> None:
+        entries = (
+            container.items()
+            if isinstance(container, dict)
+            else enumerate(container)
+            if isinstance(container, list)
+            else ()
+        )
         for key, value in entries:
-            places.append((data, key))
+            places.append((container, key))
             walk(value)
 
     for collector in record["collectors"].values():
         if "value" in collector:
             walk(collector["value"])
-    data, key = places[place % len(places)]
-    data[key] = put
+    container, key = places[place % len(places)]
+    container[key] = put
     return record
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "not a node's evidence"),
         ("[]", "evidence is a list"),
@@ -117,8 +123,8 @@ def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
         ('{"schema": 2, "node": "a", "collectors": [], "unreached": null}', "collectors is a list"),
     ],
 )
-def test_a_recording_that_has_not_its_form_says_where(text: str, words: str) -> None:
-    with pytest.raises(EvidenceError, match=words):
+def test_a_recording_that_has_not_its_form_says_where(text: str, message: str) -> None:
+    with pytest.raises(EvidenceError, match=message):
         load(text)
 
 
@@ -144,15 +150,15 @@ def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
         Incomplete, match="kernel_log: was not requested; expected a run, or a recording of one, with the same -m"
     ):
         assert node.kernel_events
-    data = evaluate(node_checks()["gpu.no_xid"], node)
-    assert (data.verdict, data.cause) == (Verdict.INCOMPLETE, "kernel_log was not requested")
+    result = evaluate(node_checks()["gpu.no_xid"], node)
+    assert (result.verdict, result.cause) == (Verdict.INCOMPLETE, "kernel_log was not requested")
 
 
 @pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])
 def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(word: str) -> None:
     device = {"name": {"error": word}, "vendor": "1d0f", "ports": [{"port": 1, "state": "1: DOWN"}]}
-    data = {"rdma": Collected(Status.READ, {"devices": [device]})}
-    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", data))
+    collectors = {"rdma": Collected(Status.READ, {"devices": [device]})}
+    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", collectors))
     for check in node_checks().values():
         assert evaluate(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
 
@@ -166,8 +172,8 @@ def test_a_number_that_no_count_or_size_can_be_is_not_understood(value: float) -
 def test_a_fact_that_cannot_be_decoded_is_incomplete_every_time() -> None:
     class WithBrokenFact(Node):
         @collected_by("boot")
-        def broken(self, data: CollectorData) -> str:
-            return str(data.value["no such key"])
+        def broken(self, collector: CollectorData) -> str:
+            return str(collector.value["no such key"])
 
     node = WithBrokenFact(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.READ, {})}))
     for _ in range(2):
@@ -229,7 +235,7 @@ def test_a_fact_that_cannot_be_read_keeps_nothing_of_who_asks_for_it() -> None:
             assert node.kernel_events
         return weakref.ref(large)
 
-    asked = [ask(), ask()]
+    references = [ask(), ask()]
     assert node.facts
     gc.collect()
-    assert [one() for one in asked] == [None, None]
+    assert [reference() for reference in references] == [None, None]

@@ -27,11 +27,11 @@ def put(root: Path, files: Mapping[str, str]) -> Node:
     return Node(str(root))
 
 
-def process(pid: int, *words: str, name: str = "kubelet") -> dict[str, str]:
+def process(pid: int, *arguments: str, name: str = "kubelet") -> dict[str, str]:
     """A process that started some time after boot."""
     stat = f"{pid} ({name}) S {' '.join(['0'] * 18)} 5000"
     status = f"Name:\t{name}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nNStgid:\t{pid}\nNSpid:\t{pid}\nNSpgid:\t{pid}\n"
-    cmdline = "\0".join([f"/usr/bin/{name}", *words, ""])
+    cmdline = "\0".join([f"/usr/bin/{name}", *arguments, ""])
     group = f"0::/system.slice/{name}.service\n"
     files = {"comm": name, "status": status, "cmdline": cmdline, "stat": stat, "cgroup": group}
     return {f"/proc/{pid}/{file}": text for file, text in files.items()}
@@ -67,8 +67,8 @@ def test_a_file_that_is_no_kubelets_configuration_is_not_taken_for_defaults(tmp_
 
 
 def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> None:
-    found = reported(put(tmp_path, {**process(70, f"--config={CONFIG}", "--cpu-manager-policy=static"), STATE: "{}"}))
-    assert found["configured"]["error"] == "ENOENT"
+    report = reported(put(tmp_path, {**process(70, f"--config={CONFIG}", "--cpu-manager-policy=static"), STATE: "{}"}))
+    assert report["configured"]["error"] == "ENOENT"
 
 
 def test_the_state_lies_in_the_kubelets_own_folder(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ PATIENT_S = 30.0
 @contextlib.contextmanager
 def answering(answer: bytes, *, closes: bool) -> Iterator[tuple[str, list[bytes]]]:
     """A server that gives one answer to any request: its address, and the requests."""
-    asked: list[bytes] = []
+    requests: list[bytes] = []
     done = threading.Event()
 
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
-            asked.append(connection.recv(65536))
+            requests.append(connection.recv(65536))
             with contextlib.suppress(OSError):
                 connection.sendall(answer)
             if not closes:
@@ -33,7 +33,7 @@ def answering(answer: bytes, *, closes: bool) -> Iterator[tuple[str, list[bytes]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=serve, daemon=True)
         server.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
         done.set()
         server.join(PATIENT_S)
 
@@ -77,20 +77,20 @@ def test_a_real_server_understands_what_is_asked() -> None:
         protocol_version = "HTTP/1.1"
 
         def do_PUT(self) -> None:
-            data = f"{self.command} {self.path} {self.headers['Host']} {self.headers['X-Seconds']}".encode()
+            body = f"{self.command} {self.path} {self.headers['Host']} {self.headers['X-Seconds']}".encode()
             self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        data = request(f"http://127.0.0.1:{server.server_port}/", "PUT", "/latest", {"X-Seconds": "60"}, PATIENT_S)
+        answer = request(f"http://127.0.0.1:{server.server_port}/", "PUT", "/latest", {"X-Seconds": "60"}, PATIENT_S)
         server.shutdown()
-    assert data == (200, b"PUT /latest 127.0.0.1 60")
+    assert answer == (200, b"PUT /latest 127.0.0.1 60")
 
 
 @pytest.mark.parametrize("header", ["one\r\nHost: another", "caf\u00e9", "\0"])

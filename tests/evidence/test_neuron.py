@@ -72,8 +72,8 @@ def test_hardware_errors_are_those_that_stand(log: list[str], words: list[str]) 
 
 @pytest.mark.parametrize("line", [SRAM, REPAIRABLE, STARTED])
 def test_the_probe_keeps_what_the_kernel_says_of_neuron_devices(line: str) -> None:
-    data = Kept().of([(1.0, line.encode(), UNKNOWN)])
-    assert [entry[1] for entry in data["lines"]] == [line]  # type: ignore[attr-defined]
+    kept = Kept().of([(1.0, line.encode(), UNKNOWN)])
+    assert [entry[1] for entry in kept["lines"]] == [line]  # type: ignore[attr-defined]
 
 
 @needs_nodes

@@ -40,9 +40,9 @@ def test_lsmod_and_ls_show_what_rdma_needs() -> None:
 )
 def test_a_gpu_is_the_same_in_every_form_of_lspci(line: str) -> None:
     (form,) = [form for form in pci.FORMS if form.recognises(line)]
-    data: Any = form.read(line)
+    collected: Any = form.read(line)
     gpu = {"address": "0000:53:00.0", "class": "030200", "vendor": "10de", "device": "2330"}
-    assert data["pci"]["devices"] == [gpu]
+    assert collected["pci"]["devices"] == [gpu]
 
 
 def test_lspci_with_v_shows_the_link_and_the_driver() -> None:
@@ -53,8 +53,8 @@ def test_lspci_with_v_shows_the_link_and_the_driver() -> None:
         "\t\tLnkSta:\tSpeed 32GT/s (ok), Width x8 (downgraded)\n"
         "\tKernel driver in use: nvidia\n"
     )
-    data: Any = pci.read_lspci(text)
-    (gpu,) = data["pci"]["devices"]
+    collected: Any = pci.read_lspci(text)
+    (gpu,) = collected["pci"]["devices"]
     assert (gpu["width"], gpu["width_max"], gpu["speed"]) == (8, 16, "32.0 GT/s PCIe")
     assert (gpu["driver"], gpu["numa"], gpu["class"]) == ("nvidia", 1, "030200")
 
@@ -86,15 +86,15 @@ def test_a_gpu_of_which_lspci_reads_nothing_but_ones_does_not_answer(file: str, 
 
 
 def test_without_numbers_an_efa_device_is_known_by_its_name() -> None:
-    data: Any = pci.read_lspci("00:1d.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)\n")
-    assert data["pci"]["devices"][0]["device"] == "efa"
+    collected: Any = pci.read_lspci("00:1d.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)\n")
+    assert collected["pci"]["devices"][0]["device"] == "efa"
 
 
 def test_neuron_devices_on_the_bus_are_counted() -> None:
     text = "a0:1b.0 System peripheral: Amazon.com, Inc. NeuronDevice\na0:1c.0 0880: 1d0f:7164\n"
-    data: Any = pci.read_lspci(text)
-    assert data["neuron"] == {"on_bus": 2}
-    assert data["pci"] == {"devices": []}
+    collected: Any = pci.read_lspci(text)
+    assert collected["neuron"] == {"on_bus": 2}
+    assert collected["pci"] == {"devices": []}
 
 
 def test_the_table_of_neuron_ls_lists_devices() -> None:
@@ -111,7 +111,7 @@ DEVICES = neuron_ls(cores=2, gib=32)
 
 
 @pytest.mark.parametrize(
-    ("devices", "check", "words"),
+    ("devices", "check", "message"),
     [
         (DEVICES[:-1], "neuron.device_count", "15 Neuron devices, an unknown number on the PCI bus; expected 16"),
         ([{**DEVICES[0], "connected_to": []}, *DEVICES[1:]], "neuron.connected", "Neuron device 0: linked with none"),
@@ -119,12 +119,12 @@ DEVICES = neuron_ls(cores=2, gib=32)
     ],
 )
 def test_devices_and_links_that_the_json_of_neuron_ls_lacks_are_faults(
-    devices: list[dict[str, object]], check: str, words: str, tmp_path: Path
+    devices: list[dict[str, object]], check: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "neuron-ls.txt").write_text(json.dumps(devices), encoding="utf-8")
     result = evaluated_as(tmp_path / "neuron-ls.txt", "trn1.32xlarge")[check]
-    assert result.verdict is (Verdict.FAIL if words else Verdict.PASS)
-    assert result.message.startswith(words)
+    assert result.verdict is (Verdict.FAIL if message else Verdict.PASS)
+    assert result.message.startswith(message)
 
 
 def test_json_of_neuron_ls_that_is_cut_is_an_error() -> None:

@@ -51,8 +51,8 @@ def test_cpus_that_lscpu_calls_offline_are_a_fault_unless_smt_is_off() -> None:
     last = int(online[2])
     listed = f"{online[1]}0-{last - 1}\nOff-line CPU(s) list: {last}"
     offline = capture.replace(online[0], listed)
-    words = f"CPUs {last} are offline; expected all {last + 1} online"
-    assert words in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
+    message = f"CPUs {last} are offline; expected all {last + 1} online"
+    assert message in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
     power = f"Architecture: ppc64le\n{offline}"  # for example on two of its four threads per core
     assert "offline" not in evaluated({"lscpu.txt": power})["host.cpus_online"].message
     half = offline.replace(listed, f"{online[1]}0-{last // 2}\nOff-line CPU(s) list: {last // 2 + 1}-{last}")
@@ -84,7 +84,7 @@ def test_lscpu_is_the_same_as_a_terminal_shows_it() -> None:
     assert hardware.is_lscpu(ON_A_TERMINAL)
     assert indented == hardware.read_lscpu(flat)
     assert indented["cpus"]["info"]["model"] == "Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz"
-    assert [one["node"] for one in indented["memory"]["numa"]] == [0, 1]
+    assert [numa_node["node"] for numa_node in indented["memory"]["numa"]] == [0, 1]
     assert "CPUs 48 are offline; expected all 96" in evaluated({"lscpu.txt": ON_A_TERMINAL})["host.cpus_online"].message
 
 
@@ -94,20 +94,24 @@ def test_fewer_cpus_offline_than_every_second_are_a_fault_without_smt_too() -> N
 
 
 def test_lscpu_shows_what_cpuinfo_does() -> None:
-    data: Any = hardware.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
-    assert data["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
-    assert (data["cpus"]["machine"], data["cpus"]["online"], data["boot"]) == ("x86_64", "0-95", {"cpus": 96})
+    collected: Any = hardware.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
+    assert collected["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
+    assert (collected["cpus"]["machine"], collected["cpus"]["online"], collected["boot"]) == (
+        "x86_64",
+        "0-95",
+        {"cpus": 96},
+    )
 
 
 def test_offline_cpus_are_not_counted() -> None:
-    data: Any = hardware.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
-    assert data["boot"] == {"cpus": 1}
-    assert "present" not in data["cpus"]
+    collected: Any = hardware.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
+    assert collected["boot"] == {"cpus": 1}
+    assert "present" not in collected["cpus"]
 
 
 def test_cpupower_and_sysfs_show_policies() -> None:
-    data: Any = hardware.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
-    first = data["cpus"]["policies"][0]
+    collected: Any = hardware.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
+    first = collected["cpus"]["policies"][0]
     assert (first["driver"], first["governor"], first["max_khz"]) == ("intel_pstate", "performance", 3_000_000)
     folder = "/sys/devices/system/cpu/cpu{}/cpufreq"
     lines = [f"{folder.format(cpu)}/scaling_governor:performance" for cpu in range(4)]
@@ -116,18 +120,18 @@ def test_cpupower_and_sysfs_show_policies() -> None:
 
 
 def test_lfs_df_lists_every_target() -> None:
-    data: Any = storage.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
-    assert [target["kind"] for target in data["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
+    collected: Any = storage.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
+    assert [target["kind"] for target in collected["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
 
 
 def test_lctl_shows_imports_and_health() -> None:
-    data = storage.read_parameters(
+    collected = storage.read_parameters(
         "health_check=healthy\nosc.abcde-OST0000-osc-ffff8e2d.import=\nimport:\n"
         "    name: abcde-OST0000-osc-ffff8e2d\n    target: abcde-OST0000_UUID\n    state: DISCONN\n"
         "osc.abcde-OST0000-osc-ffff8e2d.max_rpcs_in_flight=32\n"
     )
     client = {"kind": "osc", "name": "abcde-OST0000-osc-ffff8e2d", "state": "DISCONN", "max_rpcs_in_flight": 32}
-    assert data == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
+    assert collected == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
 
 
 def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
@@ -162,15 +166,19 @@ def test_the_clock_by_chronyc(off: str, max_error_s: float) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("text", [NEVER, "System clock synchronized: no\n"])
 def test_a_clock_that_nobody_corrects_is_a_concern_however_little_is_known_of_its_error(text: str) -> None:
-    words = "the clock is not synchronised; expected chrony or another NTP client to correct it"
-    expect(evaluated({"clock.txt": text})["host.clock_sync"], Verdict.CONCERN, words)
+    message = "the clock is not synchronised; expected chrony or another NTP client to correct it"
+    expect(evaluated({"clock.txt": text})["host.clock_sync"], Verdict.CONCERN, message)
 
 
 # What is installed
 
 
-def components(data: Any) -> dict[str, Any]:
-    return {name: data["version"] for name, data in data["versions"]["components"].items() if "version" in data}
+def components(collected: Any) -> dict[str, Any]:
+    return {
+        name: component["version"]
+        for name, component in collected["versions"]["components"].items()
+        if "version" in component
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,9 +206,9 @@ def test_versions_come_from_packages_modules_and_files(text: str, found: dict[st
 
 
 def test_a_version_that_nobody_captured_is_unknown_and_not_absent() -> None:
-    data: Any = host.read_uname("Linux gpu001 6.8.0-1021-aws #23~22.04.1-Ubuntu SMP x86_64 GNU/Linux\n")
-    assert components(data) == {"kernel": "6.8.0-1021-aws"}
-    assert data["versions"]["components"]["driver"] == versions.UNKNOWN
+    collected: Any = host.read_uname("Linux gpu001 6.8.0-1021-aws #23~22.04.1-Ubuntu SMP x86_64 GNU/Linux\n")
+    assert components(collected) == {"kernel": "6.8.0-1021-aws"}
+    assert collected["versions"]["components"]["driver"] == versions.UNKNOWN
 
 
 def test_the_identity_document_gives_the_type_and_not_the_account() -> None:

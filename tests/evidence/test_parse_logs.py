@@ -21,8 +21,8 @@ from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import NCCL_ROWS, dcgm_json, dcgm_table, nccl_log, nccom_log
 
 
-def only_log(data: Any) -> dict[str, Any]:
-    ((collector, value),) = data.items()
+def only_log(collected: Any) -> dict[str, Any]:
+    ((collector, value),) = collected.items()
     (log,) = value["logs"]
     assert collector in ("dcgm_diag", "nccl_tests", "nccom")
     return dict(log)
@@ -44,9 +44,9 @@ def test_a_note_is_wrapped_in_the_middle_of_a_word_or_at_a_blank() -> None:
 
 
 def test_a_table_has_the_results_of_single_gpus() -> None:
-    data = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
-    assert data["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
-    assert data["PCIe"] == [("", "pass")]
+    by_test = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
+    assert by_test["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
+    assert by_test["PCIe"] == [("", "pass")]
 
 
 def test_a_table_of_dcgm_4_names_each_gpu_before_its_result() -> None:
@@ -77,8 +77,8 @@ def test_an_info_is_no_warning() -> None:
 @pytest.mark.parametrize("dcgm", [3, 4])
 def test_json_says_which_gpu_failed_why_and_how_badly(dcgm: int) -> None:
     log = only_log(dcgmi.read_json(dcgm_json("Fail", severity=2, warning="bad", dcgm=dcgm)))
-    found = [one for test in log["tests"] for one in test["results"] if one["status"] == "fail"]
-    assert found == [{"gpu": "3", "status": "fail", "messages": [{"text": "bad", "severity": 2}]}]
+    failed = [result for test in log["tests"] for result in test["results"] if result["status"] == "fail"]
+    assert failed == [{"gpu": "3", "status": "fail", "messages": [{"text": "bad", "severity": 2}]}]
     assert log["version"] == {3: "3.3.9", 4: "4.2.3"}[dcgm]
 
 
@@ -86,7 +86,7 @@ def test_a_result_of_what_is_no_gpu_says_of_what() -> None:
     result = {"entity_group": "CPU", "entity_id": 1, "status": "Skip"}
     tests = [{"name": "cpu_eud", "results": [result]}]
     log = only_log(dcgmi.read_json(json.dumps({"DCGM Diagnostic": {"test_categories": [{"tests": tests}]}})))
-    assert [(one["gpu"], one["status"]) for one in log["tests"][0]["results"]] == [("CPU 1", "skip")]
+    assert [(row["gpu"], row["status"]) for row in log["tests"][0]["results"]] == [("CPU 1", "skip")]
 
 
 def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
@@ -94,13 +94,13 @@ def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
 
 
 def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
-    data: Any = dcgm_watches.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
-    assert [gpu["nvlinks"] for gpu in data["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
+    collected: Any = dcgm_watches.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
+    assert [gpu["nvlinks"] for gpu in collected["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
 
 
 def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
-    data: Any = dcgm_watches.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
-    assert data["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
+    collected: Any = dcgm_watches.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
+    assert collected["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
 
 
 def test_the_counters_of_dcgmi_since_blackwell_are_of_all_links_together() -> None:
@@ -133,8 +133,8 @@ def test_a_diagnostic_of_fewer_gpus_than_there_should_be_is_no_pass(tmp_path: Pa
 
 def test_a_diagnostic_that_did_not_run_says_why() -> None:
     text = "Error: Unable to complete diagnostic for group 2147483647. Return: (-37) : The NVVS diagnostic was killed\n"
-    words = "DCGM could not run its diagnostic: Unable to complete diagnostic for group 2147483647. Return: (-37)"
-    expect(evaluated({"dcgmi.txt": text})["gpu.dcgm_diag"], Verdict.INCOMPLETE, words)
+    message = "DCGM could not run its diagnostic: Unable to complete diagnostic for group 2147483647. Return: (-37)"
+    expect(evaluated({"dcgmi.txt": text})["gpu.dcgm_diag"], Verdict.INCOMPLETE, message)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_the_run_says_who_took_part() -> None:
 
 
 def test_the_network_is_what_the_ranks_name() -> None:
-    data = only_log(nccl_tests.read(sample("nccl-tests/eks-g4dn-2gpu-efa-ncclinfo.txt").text))["network"]
-    assert (set(data["networks"]), set(data["providers"]), data["nics"]) == ({"AWS Libfabric"}, {"efa"}, [1])
+    network = only_log(nccl_tests.read(sample("nccl-tests/eks-g4dn-2gpu-efa-ncclinfo.txt").text))["network"]
+    assert (set(network["networks"]), set(network["providers"]), network["nics"]) == ({"AWS Libfabric"}, {"efa"}, [1])
 
 
 def test_a_log_of_another_program_shows_the_network_alone() -> None:
@@ -258,6 +258,6 @@ def test_an_error_of_the_runtime_is_a_problem() -> None:
     ],
 )
 def test_a_warning_of_nccl_is_quoted_where_nothing_says_what_network_it_used(warned: str, after: bool) -> None:
-    said = warned.partition("NCCL WARN ")[2]
+    warning = warned.partition("NCCL WARN ")[2]
     text = f"node23:12098:12141 {warned}\n" + "node23:12098:12141 [2] NCCL INFO init.cc:1196 -> 1\n" * after
-    expect(evaluated({"nccl.log": text})["network.nccl_transport"], Verdict.INCOMPLETE, f"(NCCL WARN {said})")
+    expect(evaluated({"nccl.log": text})["network.nccl_transport"], Verdict.INCOMPLETE, f"(NCCL WARN {warning})")

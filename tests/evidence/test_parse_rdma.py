@@ -55,9 +55,9 @@ Link layer: InfiniBand
 """
 
 
-def device(data: Any) -> dict[str, Any]:
-    (found,) = data["rdma"]["devices"]
-    return dict(found)
+def device(collected: Any) -> dict[str, Any]:
+    (only,) = collected["rdma"]["devices"]
+    return dict(only)
 
 
 def test_ibv_devinfo_shows_an_efa_device_as_sysfs_does() -> None:
@@ -79,10 +79,10 @@ def test_ibv_devinfo_shows_an_efa_device_as_sysfs_does() -> None:
 
 
 def test_a_port_of_ibstat_is_read_in_the_words_of_sysfs() -> None:
-    data = device(rdma.read_ibstat(IBSTAT))
-    assert (data["vendor"], data["device"]) == ("15b3", "1021")
+    hca = device(rdma.read_ibstat(IBSTAT))
+    assert (hca["vendor"], hca["device"]) == ("15b3", "1021")
     port = {"port": 1, "state": "1: DOWN", "physical_state": "2: Polling", "rate": "40 Gb/sec"}
-    assert data["ports"] == [port | {"link_layer": "InfiniBand"}]
+    assert hca["ports"] == [port | {"link_layer": "InfiniBand"}]
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_a_port_of_ibstat_is_read_in_the_words_of_sysfs() -> None:
 )
 def test_ibstat_names_no_type_of_an_efa_device(name: str, layer: str, whose: dict[str, str]) -> None:
     text = f"CA '{name}'\n\tCA type: \n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tLink layer: {layer}\n"
-    found = device(rdma.read_ibstat(text))
-    assert {key: found[key] for key in ("vendor", "device") if key in found} == whose
+    hca = device(rdma.read_ibstat(text))
+    assert {key: hca[key] for key in ("vendor", "device") if key in hca} == whose
 
 
 def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> None:
-    data: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
-    assert data["rdma"]["devices"][-1]["ports"] == {"error": "No such file", "text": "ibstat stopped"}
+    collected: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
+    assert collected["rdma"]["devices"][-1]["ports"] == {"error": "No such file", "text": "ibstat stopped"}
 
 
 @pytest.mark.long
@@ -123,12 +123,12 @@ def test_of_a_device_at_which_ibstat_stopped_nothing_is_said_of_another() -> Non
 )
 def test_rdma_link_shows_states(line: str, whose: dict[str, str]) -> None:
     port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp"}
-    found = device(rdma.read_rdma_tool(line))
-    assert found == {"name": found["name"], "ports": [port], **whose}
+    hca = device(rdma.read_rdma_tool(line))
+    assert hca == {"name": hca["name"], "ports": [port], **whose}
 
 
 @pytest.mark.parametrize(
-    ("line", "check", "words"),
+    ("line", "check", "message"),
     [
         ("link mlx5_3/1 state DOWN physical_state POLLING netdev ib3", "network.ib_ports", "mlx5_3: port 1 is 1: DOWN"),
         ("link mlx5_3/1 state INIT physical_state LINK_UP netdev ib3", "network.ib_ports", "mlx5_3: port 1 is 2: INIT"),
@@ -139,9 +139,9 @@ def test_rdma_link_shows_states(line: str, whose: dict[str, str]) -> None:
         ),
     ],
 )
-def test_a_port_that_is_down_is_so_though_rdma_link_names_no_vendor(line: str, check: str, words: str) -> None:
+def test_a_port_that_is_down_is_so_though_rdma_link_names_no_vendor(line: str, check: str, message: str) -> None:
     result = evaluated({"rdma.txt": f"{line}\n"})[check]
-    assert next(one.message for one in result.by_verdict if one.verdict is Verdict.FAIL).startswith(words)
+    assert next(finding.message for finding in result.by_verdict if finding.verdict is Verdict.FAIL).startswith(message)
 
 
 def test_a_counter_that_a_port_does_not_have_is_null() -> None:
@@ -187,17 +187,17 @@ Recommendation                     : No issue was observed
 
 
 @pytest.mark.parametrize(
-    ("state", "physical", "words"),
+    ("state", "physical", "message"),
     [
         ("Active", "LinkUp", ""),
         ("Polling", "ETH_AN_FSM_ENABLE", "mlx5_1: port 1 is 1: DOWN; expected 4: ACTIVE"),
         ("Disable", "Disabled", ""),
     ],
 )
-def test_mlxlink_shows_whether_the_port_of_its_command_is_up(state: str, physical: str, words: str) -> None:
+def test_mlxlink_shows_whether_the_port_of_its_command_is_up(state: str, physical: str, message: str) -> None:
     result = evaluated({"t": MLXLINK.format(device="mlx5_1", state=state, physical=physical)})["network.ib_ports"]
-    assert (result.verdict is Verdict.FAIL) == bool(words)
-    assert words in result.message
+    assert (result.verdict is Verdict.FAIL) == bool(message)
+    assert message in result.message
 
 
 def test_mlxlink_of_a_device_that_its_command_does_not_name_is_refused() -> None:

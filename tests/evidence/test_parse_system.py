@@ -34,8 +34,8 @@ GREPPED = """\
 
 @pytest.mark.parametrize("text", [STATES, GREPPED])
 def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
-    words = "tesfs-OST0001: osc is DISCONN; expected FULL"
-    expect(evaluated({"t": text})["storage.lustre_clients"], Verdict.FAIL, words)
+    message = "tesfs-OST0001: osc is DISCONN; expected FULL"
+    expect(evaluated({"t": text})["storage.lustre_clients"], Verdict.FAIL, message)
 
 
 # What runs
@@ -66,8 +66,8 @@ def test_systemctl_status_shows_the_services_that_matter() -> None:
         "     Active: failed (Result: exit-code) since Sat\n\n"
         "● cups.service - CUPS\n     Loaded: loaded (/x; enabled)\n     Active: active (running)\n"
     )
-    data: Any = system.read_status(text)
-    assert data["services"]["services"] == {
+    collected: Any = system.read_status(text)
+    assert collected["services"]["services"] == {
         "slurmd": {"load": "loaded", "active": "failed", "sub": "Result: exit-code", "enabled": "enabled"}
     }
 
@@ -80,9 +80,9 @@ def test_systemctl_status_shows_the_services_that_matter() -> None:
     ],
 )
 def test_systemctl_failed_lists_what_failed(text: str, failed: int) -> None:
-    data: Any = system.read_list(text)
+    collected: Any = system.read_list(text)
     assert system.is_list(text)
-    assert data["services"]["failed"] == ["foo.service"] * failed
+    assert collected["services"]["failed"] == ["foo.service"] * failed
 
 
 def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:
@@ -111,7 +111,7 @@ SYSCTL = (
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("check", "words"),
+    ("check", "message"),
     [
         ("host.kernel_settings", "vm.overcommit_memory 2; expected 0 or 1"),
         ("host.kernel_settings", "net.core.somaxconn 16; expected at least"),
@@ -120,9 +120,9 @@ SYSCTL = (
         ("host.process_ids", "kernel.pid_max 4096; expected at least"),
     ],
 )
-def test_settings_that_sysctl_shows_are_evaluated_as_those_of_a_node(check: str, words: str) -> None:
+def test_settings_that_sysctl_shows_are_evaluated_as_those_of_a_node(check: str, message: str) -> None:
     result = evaluated({"sysctl": SYSCTL})[check]
-    assert f"concern: {words}" in result.message
+    assert f"concern: {message}" in result.message
     assert "is not in what was captured" in result.message
 
 

@@ -187,39 +187,39 @@ def lspci(title: str, *lanes: int) -> str:
     return "\n".join(devices)
 
 
-def said(text: str, **files: str) -> dict[str, Result]:
+def results_of(text: str, **files: str) -> dict[str, Result]:
     return evaluated({"lspci.txt": text, **files})
 
 
 @pytest.mark.parametrize("title", [SHOWN_GPU, GPU_NN])
 def test_a_gpu_that_has_lost_lanes_is_said_where_lspci_alone_was_captured(title: str) -> None:
-    result = said(lspci(title, 16, 16, 4, 16))["gpu.pcie_lanes"]
+    result = results_of(lspci(title, 16, 16, 4, 16))["gpu.pcie_lanes"]
     expect(result, Verdict.CONCERN, "0000:1d:00.0: PCIe x4; expected x16, unless its slot is narrower")
 
 
 def test_it_is_said_beside_the_table_of_nvidia_smi_which_does_not_show_lanes() -> None:
-    result = said(lspci(SHOWN_GPU, 8), **{"smi.txt": TABLE})["gpu.pcie_lanes"]
+    result = results_of(lspci(SHOWN_GPU, 8), **{"smi.txt": TABLE})["gpu.pcie_lanes"]
     expect(result, Verdict.CONCERN, "0000:1b:00.0: PCIe x8; expected x16")
 
 
 def test_what_nvidia_smi_itself_says_of_the_lanes_is_said_once() -> None:
     query = "index, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n0, 00000000:1B:00.0, 8, 16\n"
-    results = said(lspci(SHOWN_GPU, 8), **{"query.txt": query})
+    results = results_of(lspci(SHOWN_GPU, 8), **{"query.txt": query})
     assert results["gpu.pcie_link"].message.startswith("GPU 0: PCIe x8 on every GPU; expected x16")
     assert results["gpu.pcie_lanes"].verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.long
 def test_a_gpu_with_all_its_lanes_passes() -> None:
-    assert said(lspci(SHOWN_GPU, 16, 16))["gpu.pcie_lanes"].verdict is Verdict.PASS
+    assert results_of(lspci(SHOWN_GPU, 16, 16))["gpu.pcie_lanes"].verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("title", [NIC, NIC_NN])
 def test_a_network_device_with_fewer_lanes_than_others_of_its_model_is_a_concern(title: str) -> None:
-    result = said(lspci(title, 16, 16, 8, 16))["network.nic_link"]
+    result = results_of(lspci(title, 16, 16, 8, 16))["network.nic_link"]
     expect(result, Verdict.CONCERN, "PCIe x8 at 32 GT/s on 0000:1d:00.0; expected x16")
 
 
 def test_models_that_only_their_names_tell_apart_are_not_compared() -> None:
     other = lspci(OLDER, 8).replace("1b:00.0", "5b:00.0")
-    assert said(lspci(NIC, 16, 16, 16) + "\n" + other)["network.nic_link"].verdict is not Verdict.CONCERN
+    assert results_of(lspci(NIC, 16, 16, 16) + "\n" + other)["network.nic_link"].verdict is not Verdict.CONCERN

@@ -42,8 +42,8 @@ def collected(root: Path, of_gpu: bytes, of_port: bytes = b"", **files: str) -> 
 def test_settings_are_those_of_the_capabilities(
     tmp_path: Path, payload: int, request_bytes: int, relaxed: bool, acs: int | None
 ) -> None:
-    data = space(payload, request_bytes, relaxed=relaxed, acs=acs)
-    port, gpu = collected(tmp_path, data, space())["functions"]
+    config = space(payload, request_bytes, relaxed=relaxed, acs=acs)
+    port, gpu = collected(tmp_path, config, space())["functions"]
     assert (port["address"], gpu["address"]) == ("0000:44:01.0", "0000:53:00.0")
     expected = {"max_payload": payload, "max_read_request": request_bytes, "relaxed_ordering": relaxed, "acs": acs}
     assert gpu["settings"] == expected
@@ -61,10 +61,10 @@ def test_a_function_without_extended_capabilities_has_no_access_control(tmp_path
 
 
 def test_a_list_of_capabilities_that_goes_round_ends(tmp_path: Path) -> None:
-    data = bytearray(space())
-    data[0x60:0x62] = b"\x05\x40"
-    data[0x102:0x104] = b"\x01\x10"
-    *_, gpu = collected(tmp_path, bytes(data))["functions"]
+    config = bytearray(space())
+    config[0x60:0x62] = b"\x05\x40"
+    config[0x102:0x104] = b"\x01\x10"
+    *_, gpu = collected(tmp_path, bytes(config))["functions"]
     assert gpu["settings"] == dict.fromkeys(("max_payload", "max_read_request", "relaxed_ordering", "acs"))
 
 
@@ -88,12 +88,12 @@ def test_a_virtual_machine_is_one_by_its_processor_s_flags(tmp_path: Path, flags
 
 @pytest.mark.long
 def test_a_published_lspci_has_the_same_settings_and_no_access_control_that_redirects() -> None:
-    data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
-    functions: Any = data["pci_config"]
-    settings = [PciSettings(one["settings"]) for one in functions["functions"]]
+    collectors, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
+    functions: Any = collectors["pci_config"]
+    settings = [PciSettings(function["settings"]) for function in functions["functions"]]
     assert len(settings) > 8
-    assert {one.redirects for one in settings} == {()}
-    assert {one.max_read_request for one in settings} == {128, 4096}
+    assert {setting.redirects for setting in settings} == {()}
+    assert {setting.max_read_request for setting in settings} == {128, 4096}
 
 
 def test_access_control_is_read_in_lspci_s_words() -> None:
@@ -103,10 +103,10 @@ def test_access_control_is_read_in_lspci_s_words() -> None:
         "\t\t\tMaxPayload 256 bytes, MaxReadReq 4096 bytes\n"
         "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-\n"
     )
-    data, _ = read_text(text)
-    (one,) = data["pci_config"]["functions"]  # type: ignore[index]
-    assert one["settings"] == {"max_payload": 256, "max_read_request": 4096, "relaxed_ordering": True, "acs": 0x1D}
-    assert PciSettings(one["settings"]).redirects == ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
+    collectors, _ = read_text(text)
+    (function,) = collectors["pci_config"]["functions"]  # type: ignore[index]
+    assert function["settings"] == {"max_payload": 256, "max_read_request": 4096, "relaxed_ordering": True, "acs": 0x1D}
+    assert PciSettings(function["settings"]).redirects == ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
 
 
 VMD = (
@@ -124,10 +124,10 @@ VMD = (
 
 @pytest.mark.parametrize("text", [VMD, VMD.expandtabs()])
 def test_a_pasted_lspci_reads_the_same_with_spaces_for_tabs(text: str) -> None:
-    data: Any = read_text(text)[0]
-    port, nic = data["pci_config"]["functions"]
+    collectors: Any = read_text(text)[0]
+    port, nic = collectors["pci_config"]["functions"]
     assert (port["address"], port["settings"]["acs"]) == ("10000:e0:06.0", 0x1D)  # behind Intel's VMD
     assert (nic["address"], nic["model"]) == ("0000:18:00.0", "Mellanox Technologies MT2910 Family [ConnectX-7]")
     assert (nic["settings"]["relaxed_ordering"], nic["settings"]["max_read_request"]) == (True, 4096)
-    (device,) = data["pci"]["devices"]
+    (device,) = collectors["pci"]["devices"]
     assert (device["width"], device["numa"], device["driver"]) == (16, 1, "mlx5_core")

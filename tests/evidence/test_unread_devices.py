@@ -51,27 +51,29 @@ LISTS |= {"pci_config": ("functions", "address kind model path iommu")}
 
 def hung(collector: str, share: float | None, status: Status = Status.TIMED_OUT) -> NodeEvidence:
     """A healthy node on which that collector got through this share of its devices; None: through none."""
-    data = healthy(healthy_p5)
+    evidence = healthy(healthy_p5)
     value: dict[str, Any] | None = None
     if share is not None:
         key, by = LISTS[collector]
-        every = data.collectors[collector].value[key]
+        every = evidence.collectors[collector].value[key]
         known = {
             key: every[: int(share * len(every))],
             f"all_{key}": [{name: device[name] for name in by.split()} for device in every],
         }
-        value = {**data.collectors[collector].value, **known}
-    return replace(data, collectors={**data.collectors, collector: Collected(status, value, DETAIL)})
+        value = {**evidence.collectors[collector].value, **known}
+    return replace(evidence, collectors={**evidence.collectors, collector: Collected(status, value, DETAIL)})
 
 
 def accuses(result: Result) -> bool:
     """Whether any of its messages is about a fault."""
-    return not {result.verdict, *(one.verdict for one in result.findings)}.isdisjoint((Verdict.FAIL, Verdict.CONCERN))
+    return not {result.verdict, *(finding.verdict for finding in result.findings)}.isdisjoint(
+        (Verdict.FAIL, Verdict.CONCERN)
+    )
 
 
 def gaps(result: Result) -> list[str]:
     """What it could not find out."""
-    return [one.line for one in result.findings if one.verdict is Verdict.INCOMPLETE]
+    return [finding.line for finding in result.findings if finding.verdict is Verdict.INCOMPLETE]
 
 
 @pytest.mark.parametrize("collector", LISTS)
@@ -79,39 +81,39 @@ def gaps(result: Result) -> list[str]:
 def test_no_check_passes_or_accuses_devices_that_were_never_read(collector: str, share: float) -> None:
     others = peers(healthy_p5)
     nothing = results(hung(collector, None), peers=others)
-    said = results(hung(collector, share), peers=others)
+    by_check = results(hung(collector, share), peers=others)
     well = {Verdict.PASS, Verdict.NOT_APPLICABLE}
-    passed = {name for name in said if said[name].verdict in well and nothing[name].verdict not in well}
+    passed = {name for name in by_check if by_check[name].verdict in well and nothing[name].verdict not in well}
     known = KNOWN.get(collector, set()) | (KNOWN.get(f"{collector} of some", set()) if share else set())
     assert passed <= known
-    assert {name for name, result in said.items() if accuses(result)} <= HUNG
+    assert {name for name, result in by_check.items() if accuses(result)} <= HUNG
 
 
 def test_what_was_never_read_says_what_hung() -> None:
-    said = results(hung("nvml", 0.5), peers=peers(healthy_p5))["gpu.no_uncorrected_ecc"]
-    assert (said.verdict, DETAIL in said.message) == (Verdict.INCOMPLETE, True)
+    result = results(hung("nvml", 0.5), peers=peers(healthy_p5))["gpu.no_uncorrected_ecc"]
+    assert (result.verdict, DETAIL in result.message) == (Verdict.INCOMPLETE, True)
 
 
 @pytest.mark.parametrize("collector", LISTS)
 def test_nothing_that_was_never_read_is_said_to_be_unreported(collector: str) -> None:
     known = {line for result in results(healthy(healthy_p5)).values() for line in gaps(result)}
-    said = {line for result in results(hung(collector, 0.5)).values() for line in gaps(result)} - known
-    assert [line for line in said if "not reported" in line] == []
-    assert any("was not read" in line and DETAIL in line for line in said)
+    lines = {line for result in results(hung(collector, 0.5)).values() for line in gaps(result)} - known
+    assert [line for line in lines if "not reported" in line] == []
+    assert any("was not read" in line and DETAIL in line for line in lines)
 
 
 def test_ports_of_roce_that_were_never_read_may_be_the_rails() -> None:
-    data = healthy(roce)
-    ports = [{**port, "rate": "25 Gb/sec (1X EDR)", "gids": []} for port in data.collectors["roce"].value["ports"]]
+    evidence = healthy(roce)
+    ports = [{**port, "rate": "25 Gb/sec (1X EDR)", "gids": []} for port in evidence.collectors["roce"].value["ports"]]
     names = [{key: port[key] for key in ("device", "model", "port")} for port in ports]
     value = {"ports": ports[:2], "all_ports": names}
-    data = replace(data, collectors={**data.collectors, "roce": Collected(Status.TIMED_OUT, value, DETAIL)})
-    assert not accuses(results(data)["network.roce_settings"])
+    evidence = replace(evidence, collectors={**evidence.collectors, "roce": Collected(Status.TIMED_OUT, value, DETAIL)})
+    assert not accuses(results(evidence)["network.roce_settings"])
 
 
 def test_a_driver_that_crashed_is_not_said_to_answer_in_time() -> None:
-    said = results(hung("nvml", 0.5, Status.BROKE), peers=peers(healthy_p5))
-    assert said["gpu.driver_answers_in_time"].verdict is Verdict.INCOMPLETE
+    by_check = results(hung("nvml", 0.5, Status.BROKE), peers=peers(healthy_p5))
+    assert by_check["gpu.driver_answers_in_time"].verdict is Verdict.INCOMPLETE
 
 
 @needs_hung_mount
@@ -139,8 +141,8 @@ def test_a_device_that_hangs_hides_nothing_of_those_before_it(collector: str, ke
 @pytest.mark.parametrize("names", [5, "gpus", [5], [["name"]], {"name": 1}, [{"index": "x"}] * 9, [{}] * 100_000])
 @pytest.mark.parametrize("read", [[], None, 5, "x", {}])
 def test_names_of_no_sense_pass_no_check_and_break_none(names: object, read: object) -> None:
-    data = hung("nvml", 0)
-    value = {**data.collectors["nvml"].value, "gpus": read, "all_gpus": names}
-    data = replace(data, collectors={**data.collectors, "nvml": Collected(Status.TIMED_OUT, value, DETAIL)})
-    said = results(data)["gpu.no_uncorrected_ecc"]
-    assert said.verdict is Verdict.INCOMPLETE, said.message
+    evidence = hung("nvml", 0)
+    value = {**evidence.collectors["nvml"].value, "gpus": read, "all_gpus": names}
+    evidence = replace(evidence, collectors={**evidence.collectors, "nvml": Collected(Status.TIMED_OUT, value, DETAIL)})
+    result = results(evidence)["gpu.no_uncorrected_ecc"]
+    assert result.verdict is Verdict.INCOMPLETE, result.message

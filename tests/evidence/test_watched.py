@@ -52,8 +52,8 @@ def write(path: Path, text: str) -> None:
 
 def facts(sampler: Any, root: Path) -> dict[str, Any]:
     """What the next sample reports."""
-    found: dict[str, Any] = sampler.sample(Node(str(root))).get("facts", {})
-    return found
+    sampled: dict[str, Any] = sampler.sample(Node(str(root))).get("facts", {})
+    return sampled
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_a_connection_to_a_server_of_lustre_is_told_that_is_lost_at_two_looks_an
     write(root / "proc/fs/lustre/llite/x-ff/stats", "")
     write(root / "proc/fs/lustre/health_check", "healthy\n")
     import_of(root, "FULL")
-    sampler, told = Lustre(Node(str(root))), []
+    sampler, reported = Lustre(Node(str(root))), []
     for state in ("FULL", "IDLE", "CONNECTING", "FULL", "DISCONN", "CONNECTING", "DISCONN", "FULL", "FULL"):
         import_of(root, state)
-        found = facts(sampler, root).get("lustre")
-        told.append(found and [one["state"] for one in found["clients"]])
-    assert told == [["FULL"], None, None, None, None, ["CONNECTING"], None, ["FULL"], None]
+        sampled = facts(sampler, root).get("lustre")
+        reported.append(sampled and [client["state"] for client in sampled["clients"]])
+    assert reported == [["FULL"], None, None, None, None, ["CONNECTING"], None, ["FULL"], None]
     write(root / "proc/fs/lustre/health_check", "NOT HEALTHY\n")
     assert facts(sampler, root)["lustre"]["health"] == "NOT HEALTHY"
 
@@ -147,11 +147,11 @@ AUTOMATIC = """29 1 0:59 / /net rw - autofs /etc/auto.net rw
 
 def test_what_autofs_has_mounted_is_touched_once_and_so_may_expire(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "proc/1/mountinfo").write_text(AUTOMATIC)
-    asked: list[list[str]] = []
+    looks: list[list[str]] = []
     answers = {"/net/a": "yes", "/net/b": "hung"}
 
     def touch_all(_: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
-        asked.append([path for path, _ in mounts])
+        looks.append([path for path, _ in mounts])
         return [{**UNKNOWN, "alive": answers.get(path, "yes")} for path, _ in mounts]
 
     monkeypatch.setattr(collect_mounts, "touch_all", touch_all)
@@ -159,11 +159,11 @@ def test_what_autofs_has_mounted_is_touched_once_and_so_may_expire(root: Path, m
     sampler = mounts.Sampler(Node(str(root)))
     for _ in range(3):
         facts(sampler, root)
-    assert asked == [["/fsx", "/net/a"], ["/fsx"], ["/fsx"]]
+    assert looks == [["/fsx", "/net/a"], ["/fsx"], ["/fsx"]]
     (root / "proc/1/mountinfo").write_text(AUTOMATIC.replace("/net/a", "/net/b").replace("60", "62"))
     for _ in range(2):
         facts(sampler, root)
-    assert asked[3:] == [["/fsx", "/net/b"]] * 2  # a mount that does not answer is asked again
+    assert looks[3:] == [["/fsx", "/net/b"]] * 2  # a mount that does not answer is asked again
 
 
 @pytest.fixture
@@ -206,11 +206,11 @@ def test_beside_a_file_system_that_hangs_the_others_are_looked_at(
     root: Path, monkeypatch: pytest.MonkeyPatch, hanging: int
 ) -> None:
     (root / "proc/1/mountinfo").write_text(f"{MOUNTS}31 1 0:61 / /data rw - nfs4 10.0.0.7:/x rw\n")
-    asked: list[list[str]] = []
+    looks: list[list[str]] = []
     free_kib = 500
 
     def touch_all(_: Node, paths: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
-        asked.append([path for path, _ in paths])
+        looks.append([path for path, _ in paths])
         sizes = {"total_kib": 1000, "free_kib": free_kib, "inodes": 100, "inodes_free": 90, "read_s": 0.001}
         return [{**UNKNOWN, "alive": "hung"} if path == "/fsx" else {**sizes, "alive": "yes"} for path, _ in paths]
 
@@ -219,9 +219,9 @@ def test_beside_a_file_system_that_hangs_the_others_are_looked_at(
     facts(sampler, root)
     facts(sampler, root)
     free_kib = 0
-    shown = {one["path"]: one for one in facts(sampler, root)["mounts"]["mounts"]}
+    shown = {mount["path"]: mount for mount in facts(sampler, root)["mounts"]["mounts"]}
     assert (shown["/data"]["free_kib"], shown["/fsx"]["alive"]) == (0, "hung")
-    assert [sorted(paths) for paths in asked] == [["/data", "/fsx"], ["/data"], ["/data"]]
+    assert [sorted(paths) for paths in looks] == [["/data", "/fsx"], ["/data"], ["/data"]]
 
 
 @pytest.mark.long
@@ -246,12 +246,12 @@ def test_a_process_is_told_that_waits_at_two_looks_and_that_it_waits_no_more(roo
     write(root / "proc/uptime", "5000.00 0.00\n")
     stat(root, 41, "S")
     sampler = processes.Sampler(Node(str(root)))
-    told = []
+    reported = []
     for state in "SSDDDSS":
         stat(root, 42, state)
-        found = facts(sampler, root).get("processes")
-        told.append(None if found is None else [one["pid"] for one in found["blocked"]])
-    assert told == [[], None, None, [42], [42], [], None]
+        sampled = facts(sampler, root).get("processes")
+        reported.append(None if sampled is None else [process["pid"] for process in sampled["blocked"]])
+    assert reported == [[], None, None, [42], [42], [], None]
     stat(root, 42, "D", 200)
     assert facts(sampler, root) == {}
     stat(root, 42, "D", 300)  # another process with the same number

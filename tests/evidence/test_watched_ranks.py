@@ -40,19 +40,19 @@ def job() -> Iterator[list[int]]:
     started = []
     for rank, program in enumerate(("time.sleep(600)", "while True: pass", "os.kill(os.getpid(), 19)")):
         own = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
-        words = ["nice", sys.executable, "-c", RANK, program]
-        one = subprocess.Popen(
-            words, env={**os.environ, **own}, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command = ["nice", sys.executable, "-c", RANK, program]
+        process = subprocess.Popen(
+            command, env={**os.environ, **own}, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        assert one.stdout
-        assert one.stdout.readline() == "ready\n"
-        started.append(one)
-    yield [one.pid for one in started]
-    for one in started:
-        os.killpg(one.pid, 9)
-        one.wait()
-        assert one.stdout
-        one.stdout.close()
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        started.append(process)
+    yield [process.pid for process in started]
+    for process in started:
+        os.killpg(process.pid, 9)
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
 
 
 def rows(sampler: ranks.Sampler, node: Node = THIS) -> dict[int, list[Any]]:
@@ -67,12 +67,12 @@ def test_what_the_main_thread_of_each_rank_does_is_what_the_kernel_says(job: lis
     computed = rows(sampler)[1][5]
     while rows(sampler)[2][3] != "T" or rows(sampler)[1][5] <= computed or rows(sampler)[0][3] != "S":
         time.sleep(0.05)
-    found = rows(sampler)
-    assert sorted(found) == [0, 1, 2]
-    assert [row[1] for row in found.values()] == [3, 3, 3]
-    assert look_of(found[0]).state == "S"
+    by_rank = rows(sampler)
+    assert sorted(by_rank) == [0, 1, 2]
+    assert [row[1] for row in by_rank.values()] == [3, 3, 3]
+    assert look_of(by_rank[0]).state == "S"
     if os.geteuid() == 0:
-        assert "nanosleep" in found[0][4]
+        assert "nanosleep" in by_rank[0][4]
     assert len(job) == 3
 
 
@@ -100,18 +100,18 @@ def of_proc(root: Path, pid: int, environ: bytes, *, threads: int = 1, state: st
 
 
 def test_of_processes_of_one_rank_the_one_with_most_threads_is_taken(tmp_path: Path) -> None:
-    said = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
+    environ = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
     for pid, threads in ((10, 2), (11, 40), (12, 2)):
-        of_proc(tmp_path, pid, said, threads=threads)
+        of_proc(tmp_path, pid, environ, threads=threads)
     (tmp_path / "proc/11/wchan").write_text("do_poll")
     node = Node(str(tmp_path))
     assert rows(ranks.Sampler(node), node) == {1: [1, 2, JOB, "S", "do_poll", 150 / os.sysconf("SC_CLK_TCK")]}
 
 
 def test_a_process_of_another_user_is_no_rank_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
-    of_proc(tmp_path, 10, said, threads=40)
-    of_proc(tmp_path, 11, said, threads=400)
+    environ = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
+    of_proc(tmp_path, 10, environ, threads=40)
+    of_proc(tmp_path, 11, environ, threads=400)
     (tmp_path / "proc/11/wchan").write_text("hrtimer_nanosleep")
     if os.geteuid() == 0:
         os.chown(tmp_path / "proc/11", 65534, 65534)
@@ -151,7 +151,7 @@ def test_open_mpi_numbers_ranks_too(tmp_path: Path) -> None:
     assert [row[:3] for row in values] == [[5, 16, f"{os.geteuid()}@prterun-7"]]
 
 
-SAID = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
+ENVIRON = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_process_that_was_no_rank_is_asked_again_once_it_runs_another_program(
     of_proc(tmp_path, 10, b"HOME=/root\0", **before)  # type: ignore[arg-type]
     sampler = ranks.Sampler(node)
     assert rows(sampler, node) == {}
-    of_proc(tmp_path, 10, SAID, **after)  # type: ignore[arg-type]
+    of_proc(tmp_path, 10, ENVIRON, **after)  # type: ignore[arg-type]
     assert bool(rows(sampler, node)) is is_rank
 
 
@@ -179,6 +179,6 @@ def test_no_user_s_processes_push_out_the_ranks_of_another(tmp_path: Path, monke
     monkeypatch.setattr(ranks, "_owner", lambda _node, pid: str(os.geteuid() if pid == "99" else 65534))
     for pid in range(10, 20):
         of_proc(tmp_path, pid, f"RANK=0\0WORLD_SIZE=2\0MASTER_PORT={pid}\0".encode())
-    of_proc(tmp_path, 99, SAID)
+    of_proc(tmp_path, 99, ENVIRON)
     node = Node(str(tmp_path))
     assert list(rows(ranks.Sampler(node), node)) == [1]

@@ -58,18 +58,18 @@ class Proof:
             return f"NOT PROVEN  {self.fault}: {self.skipped}"
         wrong = f"; unexpected words: {self.said!r}" if self.said else ""
         wrong += "".join(f"; otherwise in a prolog: {name}" for name in self.otherwise)
-        wrong += "".join(f"; not recorded, run scripts/generate needs: {one}" for one in self.unrecorded)
+        wrong += "".join(f"; not recorded, run scripts/generate needs: {check}" for check in self.unrecorded)
         wrong += "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
         return f"{'caught' if self.is_detected else 'MISSED':<10}  {self.fault}: {_by_verdict(self.changed)}{wrong}"
 
 
 def _by_verdict(changed: Mapping[str, Verdict]) -> str:
-    words = []
+    parts = []
     for verdict in Verdict:
-        names = [name for name, data in changed.items() if data is verdict]
+        names = [name for name, own in changed.items() if own is verdict]
         if names:
-            words.append(f"{verdict.value} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
-    return "; ".join(words) or "nothing"
+            parts.append(f"{verdict.value} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
+    return "; ".join(parts) or "nothing"
 
 
 def prove(name: str) -> Proof:
@@ -79,16 +79,16 @@ def prove(name: str) -> Proof:
     otherwise: tuple[str, ...] = ()
     with watched() as watch:
         if skipped:
-            found = {}
+            results = {}
         elif isinstance(fault, CapturedFault):
-            found = captured_fault.changes(fault)
+            results = captured_fault.changes(fault)
         else:
             evidence = evidence_of(fault)
-            found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
-    data = found.get(next(iter(fault.expect)))
-    said = data.message if data and fault.words not in data.message else ""
-    changed = {check: result.verdict for check, result in found.items()}
-    return Proof(name, changed, dict(fault.expect), skipped, said, otherwise, tuple(_unrecorded(watch)))
+            results, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
+    of_check = results.get(next(iter(fault.expect)))
+    message = of_check.message if of_check and fault.words not in of_check.message else ""
+    changed = {check: result.verdict for check, result in results.items()}
+    return Proof(name, changed, dict(fault.expect), skipped, message, otherwise, tuple(_unrecorded(watch)))
 
 
 def _unrecorded(watch: Watch) -> Iterator[str]:
@@ -101,12 +101,12 @@ def _unrecorded(watch: Watch) -> Iterator[str]:
 
 def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:
     """Findings on the healthy nodes and captures used for faults: there should be none."""
-    found = []
+    findings = []
     for base in dict.fromkeys(fault.base for fault in faults if isinstance(fault, Fault)):
-        found += [f"{verdict.value} of {name} on a healthy {base.__name__}" for name, verdict in _of_node(base)]
+        findings += [f"{verdict.value} of {name} on a healthy {base.__name__}" for name, verdict in _of_node(base)]
     for files in {id(fault.healthy): fault.healthy for fault in faults if isinstance(fault, CapturedFault)}.values():
-        found += [f"{verdict.value} of {name} in a healthy collection" for name, verdict in _of_files(files)]
-    return found
+        findings += [f"{verdict.value} of {name} in a healthy collection" for name, verdict in _of_files(files)]
+    return findings
 
 
 def _of_node(base: Callable[[], NodeImage]) -> list[tuple[str, Verdict]]:
@@ -115,16 +115,16 @@ def _of_node(base: Callable[[], NodeImage]) -> list[tuple[str, Verdict]]:
 
 def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
     evaluated = captured_fault.evaluated(files)
-    found = ((name, one.verdict) for name, result in evaluated.items() for one in result.by_verdict)
-    return [(name, verdict) for name, verdict in found if verdict in FINDINGS]
+    findings = ((name, finding.verdict) for name, result in evaluated.items() for finding in result.by_verdict)
+    return [(name, verdict) for name, verdict in findings if verdict in FINDINGS]
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print the matrix row by row; return 0 if every fault is caught and nothing else is reported."""
     parser = Arguments("scripts/faults", __doc__)
     parser.add_argument("words", nargs="*", metavar="WORDS", help="all faults by default")
-    asked = " ".join(parser.parse_args(words).words)
-    names = parser.chosen(asked, [fault.name for fault in ALL_FAULTS], "words of a fault's name, such as ECC")
+    phrase = " ".join(parser.parse_args(arguments).words)
+    names = parser.chosen(phrase, [fault.name for fault in ALL_FAULTS], "words of a fault's name, such as ECC")
     chosen = [fault for fault in ALL_FAULTS if fault.name in names]
     proofs = []
     with ProcessPoolExecutor(os.cpu_count()) as workers:
@@ -142,14 +142,14 @@ def main(words: Sequence[str]) -> int:
     for finding in of_healthy:
         _say(f"FALSE       {finding}")
     detected = sum(proof.is_detected for proof in proofs)
-    data = {
+    summary = {
         "faults": len(chosen),
         "detected": detected,
         "missed": len(chosen) - detected,
         "false": sum(len(proof.false) for proof in proofs) + len(of_healthy),
     }
-    _say(json.dumps(data))
-    return 1 if data["missed"] or data["false"] else 0
+    _say(json.dumps(summary))
+    return 1 if summary["missed"] or summary["false"] else 0
 
 
 def _say(line: str) -> None:

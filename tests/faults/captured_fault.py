@@ -43,14 +43,17 @@ def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
         for name, text in files.items():
             here.joinpath(name).write_text(text, encoding="utf-8")
         cluster = resolve(f"capture:{folder}")
-        data = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, collector_names())}
-        return cluster, data[NODE]
+        evidence = {
+            capture.evidence.node: capture.evidence
+            for capture in read_capture(Path(folder), cluster, collector_names())
+        }
+        return cluster, evidence[NODE]
 
 
 def evaluated(files: Mapping[str, str]) -> dict[str, Result]:
     """The result of every check on it."""
-    cluster, data = read(files)
-    node = nodes(cluster, {NODE: data})[NODE]
+    cluster, evidence = read(files)
+    node = nodes(cluster, {NODE: evidence})[NODE]
     return {name: evaluate(check, node) for name, check in node_checks().items()}
 
 

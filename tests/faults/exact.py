@@ -28,11 +28,11 @@ COLLECTIVE, STEP = "gpu.exact_collective", "gpu.exact_step"
 COLLECTOR = {GPU: "gpu_exact", CPU: "cpu_exact", COLLECTIVE: "exact_collective", STEP: "exact_step"}
 
 
-def fault(name: str, check: str, verdict: Verdict, words: str, *changes: Change) -> Fault:
+def fault(name: str, check: str, verdict: Verdict, message: str, *changes: Change) -> Fault:
     """A fault in the output of exact products."""
     loads = (COLLECTOR[check],)
     return Fault(
-        f"exact: {name}", with_exact(*changes), {check: verdict}, words, loadable_p5, loads=loads, occasion="perf"
+        f"exact: {name}", with_exact(*changes), {check: verdict}, message, loadable_p5, loads=loads, occasion="perf"
     )
 
 
@@ -75,7 +75,7 @@ FAULTS = (
         GPU,
         INCOMPLETE,
         "GPU 2: products of 512 x 512 keep 8 of 132 SMs busy, as little of its memory is free",
-        lambda data: data["gpus"]["gpus"][2].update(size=512),
+        lambda report: report["gpus"]["gpus"][2].update(size=512),
     ),
     fault(
         "a PyTorch without products of FP8",

@@ -54,7 +54,9 @@ def behind_a_port(tree: Tree, bus: int) -> Tree:
         f"devices/{folder}/{port}/max_link_width": "16\n",
         f"devices/{folder}/{port}/max_link_speed": "32.0 GT/s PCIe\n",
     }
-    entries = ((moved(path), Link(moved(one.target)) if isinstance(one, Link) else one) for path, one in tree.items())
+    entries = (
+        (moved(path), Link(moved(entry.target)) if isinstance(entry, Link) else entry) for path, entry in tree.items()
+    )
     return limits | dict(entries)
 
 

@@ -20,9 +20,9 @@ def of_100_gbit() -> NodeImage:
     return with_file(p5(), SPEED, "100000\n")
 
 
-def setting(name: str, path: str, text: str, words: str) -> Fault:
+def setting(name: str, path: str, text: str, message: str) -> Fault:
     """A setting that differs from other nodes'."""
-    return Fault(name, lambda image: with_file(image, path, text), {"host.kernel_settings": CONCERN}, words)
+    return Fault(name, lambda image: with_file(image, path, text), {"host.kernel_settings": CONCERN}, message)
 
 
 FILES, KERNEL = "/proc/sys/fs/file-nr", "/proc/sys/kernel"

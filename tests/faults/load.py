@@ -67,12 +67,12 @@ def fault(
     put: Callable[[NodeImage], NodeImage],
     check: str,
     verdict: Verdict,
-    words: str,
+    message: str,
     more: Mapping[str, Verdict] = {},
     base: Callable[[], NodeImage] = loadable_p5,
 ) -> Fault:
     """A fault that appears under one load."""
-    return Fault(name, put, {check: verdict, **more}, words, base=base, loads=(COLLECTOR[check],), occasion="perf")
+    return Fault(name, put, {check: verdict, **more}, message, base=base, loads=(COLLECTOR[check],), occasion="perf")
 
 
 FAULTS = (

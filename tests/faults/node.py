@@ -6,13 +6,13 @@ from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from tests.faults.fault import FAIL, INCOMPLETE, Fault
 from tests.testbed.node import with_file, with_tool
 
-ASKED = [name for name, check in node_checks().items() if occasions(check) != ["perf"]]  # of a node without load
+EVALUATED = [name for name, check in node_checks().items() if occasions(check) != ["perf"]]  # of a node without load
 
 FAULTS = (
     Fault(
         "a node that answers garbage",
         lambda image: with_tool(image, "python3", "#!/bin/sh\ncat >/dev/null\nhead -c 500 /dev/urandom\n"),
-        dict.fromkeys(ASKED, INCOMPLETE) | {"node.reachable": FAIL},
+        dict.fromkeys(EVALUATED, INCOMPLETE) | {"node.reachable": FAIL},
         "garbled",
     ),
     Fault(

@@ -45,18 +45,21 @@ def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
     return peers_of(healthy(base))
 
 
-def peers_of(data: NodeEvidence) -> list[NodeEvidence]:
+def peers_of(evidence: NodeEvidence) -> list[NodeEvidence]:
     """Healthy nodes like this one."""
-    return [_with_address(replace(data, node=name), number) for number, name in enumerate(PEERS, 1)]
+    return [_with_address(replace(evidence, node=name), number) for number, name in enumerate(PEERS, 1)]
 
 
-def _with_address(data: NodeEvidence, number: int) -> NodeEvidence:
+def _with_address(evidence: NodeEvidence, number: int) -> NodeEvidence:
     """Give its interface addresses that no other node has."""
-    collector = data.collectors["naming"]
+    collector = evidence.collectors["naming"]
     address = {"name": "ens32", "driver": "ena", "mac": f"0a:53:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
     return replace(
-        data,
-        collectors={**data.collectors, "naming": replace(collector, value={**collector.value, "addresses": [address]})},
+        evidence,
+        collectors={
+            **evidence.collectors,
+            "naming": replace(collector, value={**collector.value, "addresses": [address]}),
+        },
     )
 
 
@@ -68,30 +71,32 @@ def reason_to_skip(fault: Fault) -> str:
 
 def evidence_of(fault: Fault) -> NodeEvidence:
     """The evidence of a node with the fault."""
-    data = probed(fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads)
+    evidence = probed(
+        fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads
+    )
     if fault.base not in LOADABLE:
-        return data
+        return evidence
     loads = {name: collector for name, collector in healthy(fault.base).collectors.items() if name in COLLECTORS}
-    return replace(data, collectors=loads | dict(data.collectors))
+    return replace(evidence, collectors=loads | dict(evidence.collectors))
 
 
-def changes(fault: Fault, data: NodeEvidence | None = None) -> dict[str, Result]:
-    """The results of checks whose verdict the fault changes, by check id; `data` is the node's evidence."""
-    found = results(data or evidence_of(fault), fault.occasion, peers(fault.base), fault.policy)
+def changes(fault: Fault, evidence: NodeEvidence | None = None) -> dict[str, Result]:
+    """The results of checks whose verdict the fault changes, by check id; `evidence` is the node's evidence."""
+    by_check = results(evidence or evidence_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
-    return {name: result for name, result in found.items() if result.verdict is not before[name]}
+    return {name: result for name, result in by_check.items() if result.verdict is not before[name]}
 
 
-def said_otherwise(fault: Fault, data: NodeEvidence) -> tuple[str, ...]:
+def said_otherwise(fault: Fault, evidence: NodeEvidence) -> tuple[str, ...]:
     """The ids of checks whose results differ between Slurm's scripts, which run them from the index, and pytest."""
     differing: list[str] = []
     for occasion in ("prolog", "epilog"):
         entries = of_occasions(index(), (occasion,))
-        by_index = prepared(entries.values(), (occasion,), Settings(), fault.policy)(data)
-        node = among(data, occasion, policy=fault.policy)
+        by_index = prepared(entries.values(), (occasion,), Settings(), fault.policy)(evidence)
+        node = among(evidence, occasion, policy=fault.policy)
         by_suite = [verdict_on(fault.policy, node_checks()[name], node) for name in entries]
         pairs = zip(by_index, by_suite, strict=True)
-        differing += [one.check for one, other in pairs if replace(one, duration_s=other.duration_s) != other]
+        differing += [result.check for result, other in pairs if replace(result, duration_s=other.duration_s) != other]
     return tuple(differing)
 
 

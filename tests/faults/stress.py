@@ -11,13 +11,13 @@ from tests.testbed.node import without_file
 CHECK = "host.stress_ng"
 
 
-def fault(name: str, verdict: Verdict, words: str, *lines: str) -> Fault:
+def fault(name: str, verdict: Verdict, message: str, *lines: str) -> Fault:
     """A fault in stress-ng's output, or in the kernel log during the run."""
 
     def put(image: NodeImage) -> NodeImage:
         return with_speed(image, *(f"stress {line}" for line in lines))
 
-    return Fault(f"stress: {name}", put, {CHECK: verdict}, words, loadable_p5, loads=("stress_ng",), occasion="perf")
+    return Fault(f"stress: {name}", put, {CHECK: verdict}, message, loadable_p5, loads=("stress_ng",), occasion="perf")
 
 
 FAULTS = (

@@ -11,7 +11,7 @@ from tests.testbed.needs import needs_nodes
 
 
 def test_every_check_has_a_fault_that_it_finds() -> None:
-    found = {
+    covered = {
         name
         for fault in ALL_FAULTS
         for name, verdict in fault.expect.items()
@@ -19,7 +19,7 @@ def test_every_check_has_a_fault_that_it_finds() -> None:
     }
     says_when_counts_prove_nothing = {"node.uptime_settled"}  # its finding is incomplete, never a fault
     lists_what_is_not_evaluated = {"host.unknown_errors"}
-    assert node_checks().keys() - found == says_when_counts_prove_nothing | lists_what_is_not_evaluated
+    assert node_checks().keys() - covered == says_when_counts_prove_nothing | lists_what_is_not_evaluated
 
 
 @needs_nodes

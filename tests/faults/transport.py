@@ -197,15 +197,15 @@ FAULTS = (
         {PLAN: INCOMPLETE},
         f"could not be read: {PROLOG}",
     ),
-    *(Fault(name, variable(line), {PLAN: FAIL}, words) for name, line, words in OF_NVLINK),
+    *(Fault(name, variable(line), {PLAN: FAIL}, message) for name, line, message in OF_NVLINK),
     *(
         Fault(f"{name}, of cards", variable(line), {PLAN: CONCERN}, "through host memory", base=g6)
         for name, line, _ in OF_NVLINK[:1]
     ),
     *(
-        Fault(name, variable(line), {PLAN: verdict}, words, base=infiniband)
-        for name, line, verdict, words in OF_INFINIBAND
+        Fault(name, variable(line), {PLAN: verdict}, message, base=infiniband)
+        for name, line, verdict, message in OF_INFINIBAND
     ),
-    *(Fault(name, variable(line), {PLAN: CONCERN}, words, base=roce) for name, line, words in OF_ROCE),
-    *(Fault(name, variable(line), {PLAN: verdict}, words) for name, line, verdict, words in OF_ALL),
+    *(Fault(name, variable(line), {PLAN: CONCERN}, message, base=roce) for name, line, message in OF_ROCE),
+    *(Fault(name, variable(line), {PLAN: verdict}, message) for name, line, verdict, message in OF_ALL),
 )

@@ -15,24 +15,24 @@ from tests.fuzz.inputs import INPUTS
 from tests.fuzz.trying import IDLE_S, tried
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Fuzz the inputs named on the command line; return 0 if nothing was found."""
     parser = Arguments("scripts/fuzz", __doc__)
     parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each input (default 60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="random seed (by default another each time)")
     parser.add_argument("inputs", nargs="*", metavar="INPUT", help=f"{', '.join(INPUTS)}; all by default")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     expected = "one of " + ", ".join(INPUTS)
-    names = [name for word in asked.inputs or [""] for name in parser.chosen(word, INPUTS, expected)]
-    found = {}
+    names = [name for word in options.inputs or [""] for name in parser.chosen(word, INPUTS, expected)]
+    results = {}
     for name in dict.fromkeys(names):
-        one = tried(INPUTS[name], asked.seconds, asked.seed, most_s=IDLE_S)
-        found[name] = asdict(one)
-        sys.stdout.write(f"{name}: {one.examples} examples, {one.read} read, {one.worst_s:.2f} s at most\n")
-        sys.stdout.write("".join(f"FAILED      {failure}\n" for failure in one.failures))
+        result = tried(INPUTS[name], options.seconds, options.seed, most_s=IDLE_S)
+        results[name] = asdict(result)
+        sys.stdout.write(f"{name}: {result.examples} examples, {result.read} read, {result.worst_s:.2f} s at most\n")
+        sys.stdout.write("".join(f"FAILED      {failure}\n" for failure in result.failures))
         sys.stdout.flush()
-    failed = sum(len(one["failures"]) for one in found.values())
-    sys.stdout.write(f"{json.dumps({'seed': asked.seed, 'failed': failed, 'inputs': found})}\n")
+    failed = sum(len(result["failures"]) for result in results.values())
+    sys.stdout.write(f"{json.dumps({'seed': options.seed, 'failed': failed, 'inputs': results})}\n")
     return 1 if failed else 0
 
 

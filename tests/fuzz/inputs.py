@@ -74,8 +74,8 @@ def _evidence(folder: Path, name: str) -> None:
 
 def _evaluated(evidence: NodeEvidence) -> None:
     """Every check's result on it, and the reports on that."""
-    for one in results(evidence).values():
-        json.dumps(one.to_json())
+    for result in results(evidence).values():
+        json.dumps(result.to_json())
 
 
 def _captures(folder: Path, _name: str) -> None:
@@ -126,8 +126,8 @@ def _cases(folder: Path, name: str) -> None:
             (folder / seed).write_bytes(data)
     collected = collect(folder)
     json.dumps(as_record(opened_case(redacted(collected))))
-    found = opened_case(collected)
-    f"{text(found)}{markdown(found)}{json.dumps(as_record(found))}".encode()
+    case = opened_case(collected)
+    f"{text(case)}{markdown(case)}{json.dumps(as_record(case))}".encode()
 
 
 def _settings_of_nhc(folder: Path, name: str) -> None:

@@ -218,9 +218,9 @@ def of_histories() -> Seeds:
     with TemporaryDirectory() as folder:
         path = Path(folder, "history.sqlite")
         for number in range(3):
-            found = [result("gpu001", FAIL if number % 2 else PASS), result("gpu002", PASS)]
+            results = [result("gpu001", FAIL if number % 2 else PASS), result("gpu002", PASS)]
             began = 1_700_000_000.0 + number
-            write_run(path, PastRun("small", began, began), found, gpus, [Measured("busbw", "gpu001", 480.0, "GB/s")])
+            write_run(path, PastRun("small", began, began), results, gpus, [Measured("busbw", "gpu001", 480.0, "GB/s")])
         return {"history.sqlite": path.read_bytes()}
 
 

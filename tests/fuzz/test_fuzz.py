@@ -25,9 +25,9 @@ def test_nothing_that_is_altered_breaks_what_reads_it(name: str) -> None:
 @pytest.mark.parametrize("name", INPUTS)
 def test_every_seed_is_let_in_as_it_is(name: str) -> None:
     for seed, data in INPUTS[name].seeds.items():
-        one = Tried()
-        opened(INPUTS[name], seed, data, one)
-        assert one.read == 1, seed
+        tally = Tried()
+        opened(INPUTS[name], seed, data, tally)
+        assert tally.read == 1, seed
 
 
 def test_there_is_a_seed_for_every_reader_of_a_run(tmp_path: Path) -> None:

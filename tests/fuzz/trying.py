@@ -39,18 +39,18 @@ class Tried:
 
 def tried(source: Input, seconds: float, first: int, most: int = 10**9, most_s: float = MAX_S) -> Tried:
     """Fuzz one input for a time, or with a number of examples, of `most_s` each. `first` seeds the generator."""
-    data, until = Tried(), time.monotonic() + seconds
+    tally, until = Tried(), time.monotonic() + seconds
     for number in range(first, first + 10**9):
-        if data.examples >= most or time.monotonic() >= until or len(data.failures) >= 5:
-            return data
+        if tally.examples >= most or time.monotonic() >= until or len(tally.failures) >= 5:
+            return tally
         try:
-            _try_some(source, number, min(AT_ONCE, most - data.examples), until, data, most_s)
+            _try_some(source, number, min(AT_ONCE, most - tally.examples), until, tally, most_s)
         except Exception as problem:
-            data.failures.append(f"{type(problem).__name__}: {problem!s:.400}; {_note(problem)}")
-    return data
+            tally.failures.append(f"{type(problem).__name__}: {problem!s:.400}; {_note(problem)}")
+    return tally
 
 
-def _try_some(source: Input, number: int, count: int, until: float, data: Tried, most_s: float) -> None:
+def _try_some(source: Input, number: int, count: int, until: float, tally: Tried, most_s: float) -> None:
     all_seeds = source.seeds
 
     @seed(number)
@@ -67,10 +67,10 @@ def _try_some(source: Input, number: int, count: int, until: float, data: Tried,
     def try_one(name: str, changes: list[Edit]) -> None:
         if time.monotonic() >= until:
             return
-        data.examples += 1
+        tally.examples += 1
         content = altered(all_seeds[name], changes)
         try:
-            data.worst_s = max(data.worst_s, opened(source, name, content, data, most_s))
+            tally.worst_s = max(tally.worst_s, opened(source, name, content, tally, most_s))
         except Exception as problem:
             problem.args = (f"{name} {json.dumps(repr(changes))[:300]}: {problem!s:.200}",)
             raise
@@ -78,16 +78,16 @@ def _try_some(source: Input, number: int, count: int, until: float, data: Tried,
     try_one()
 
 
-def opened(source: Input, name: str, content: bytes, data: Tried | None = None, most_s: float = MAX_S) -> float:
+def opened(source: Input, name: str, content: bytes, tally: Tried | None = None, most_s: float = MAX_S) -> float:
     """The CPU seconds that a file takes. Raises TooLong, and whatever the input may not raise."""
     with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        return soon_opened(source, Path(folder), name, data, most_s)
+        return soon_opened(source, Path(folder), name, tally, most_s)
 
 
-def soon_opened(source: Input, folder: Path, name: str, data: Tried | None = None, most_s: float = MAX_S) -> float:
+def soon_opened(source: Input, folder: Path, name: str, tally: Tried | None = None, most_s: float = MAX_S) -> float:
     """The same for an existing file, with the files beside it."""
     began = time.process_time()
     with _interrupted(AFTER_S):
@@ -96,8 +96,8 @@ def soon_opened(source: Input, folder: Path, name: str, data: Tried | None = Non
         except source.refuses:
             pass
         else:
-            if data:
-                data.read += 1
+            if tally:
+                tally.read += 1
     took = time.process_time() - began
     if took > most_s:
         raise TooLong(f"{took:.1f} s of a processor; expected {most_s:g} s at most for a megabyte")

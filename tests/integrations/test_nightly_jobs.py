@@ -34,14 +34,14 @@ def of_gitlab() -> list[str]:
 
 
 COMMANDS = {"github": of_github(), "gitlab": of_gitlab(), "jenkins": IN_JENKINS.findall(JENKINSFILE)}
-PIECES = [(name, words) for name, commands in COMMANDS.items() for words in commands]
+PIECES = [(name, piece) for name, commands in COMMANDS.items() for piece in commands]
 
 
 @pytest.mark.parametrize(("_name", "words"), PIECES)
 def test_every_piece_is_shell(_name: str, words: str) -> None:
     linter = ["shellcheck", "--shell=sh", "-"] if shutil.which("shellcheck") else ["sh", "-n"]
-    found = subprocess.run(linter, input=f"{words}\n", capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (0, "")
+    linted = subprocess.run(linter, input=f"{words}\n", capture_output=True, text=True)
+    assert (linted.returncode, linted.stdout) == (0, "")
 
 
 def test_all_of_jenkins_shell_is_seen_and_its_brackets_close() -> None:
@@ -55,7 +55,7 @@ def test_all_of_jenkins_shell_is_seen_and_its_brackets_close() -> None:
 
 def ran_in(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     """Run the job's check in a world-writable checkout, as GitLab's runner makes it for a container."""
-    (command,) = [words for words in COMMANDS[name] if "clusterproof check" in words]
+    (command,) = [piece for piece in COMMANDS[name] if "clusterproof check" in piece]
     for file, text in (("cluster.toml", INVENTORY), ("clusterproof.toml", POLICY)):
         (folder / file).write_text(text)
         (folder / file).chmod(0o666)

@@ -80,7 +80,7 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "data"),
+    ("text", "message"),
     [
         ("[cluster", "is not TOML"),
         ("x = 1", "'x' is not a known key; expected cluster, ssh, group, node"),
@@ -115,8 +115,8 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
         ("[[group]]\nnodes = 'a'\n[node.a]\naddress = 'x;y'", "expected a host name or an IP address"),
     ],
 )
-def test_a_slip_in_an_inventory_file_is_one_line_that_says_where(tmp_path: Path, text: str, data: str) -> None:
-    assert data in refusal(written(tmp_path, text))
+def test_a_slip_in_an_inventory_file_is_one_line_that_says_where(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(written(tmp_path, text))
 
 
 def test_an_inventory_that_is_no_text_is_refused(tmp_path: Path) -> None:

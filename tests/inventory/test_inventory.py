@@ -51,7 +51,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
 
 
 @pytest.mark.parametrize(
-    ("text", "data"),
+    ("text", "message"),
     [
         ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], "),
         ("", "a HyperPod cluster's NAME or ARN, or FILE.toml"),
@@ -88,8 +88,8 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("/nowhere.toml", "No such file or directory; expected an inventory"),
     ],
 )
-def test_what_names_no_cluster_is_one_line_with_the_nearest_that_does(text: str, data: str) -> None:
-    assert data in refusal(text)
+def test_what_names_no_cluster_is_one_line_with_the_nearest_that_does(text: str, message: str) -> None:
+    assert message in refusal(text)
 
 
 @given(st.text(max_size=30), st.sampled_from(["", "ssh:", "replay:", "capture:/nowhere/", "demo"]))
@@ -165,7 +165,7 @@ def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: lis
 
 
 @pytest.mark.parametrize(
-    ("nodes", "exclude", "data"),
+    ("nodes", "exclude", "message"),
     [
         ("gpu[4-6]", "", "--nodes: gpu[5-6] is not in gpu[1-4],login1"),
         ("", "logn1", "--exclude: logn1 is not in gpu[1-4],login1 (did you mean login1?)"),
@@ -174,8 +174,8 @@ def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: lis
         ("", "gpu[1-4],login1", "no node of gpu[1-4],login1 is left by --nodes"),
     ],
 )
-def test_a_narrowing_that_cannot_be_meant_is_refused(nodes: str, exclude: str, data: str) -> None:
-    with pytest.raises(InventoryError, match=f"^{_literal(data)}"):
+def test_a_narrowing_that_cannot_be_meant_is_refused(nodes: str, exclude: str, message: str) -> None:
+    with pytest.raises(InventoryError, match=f"^{_literal(message)}"):
         narrow(CLUSTER, nodes, exclude)
 
 
@@ -191,8 +191,8 @@ def _literal(text: str) -> str:
 
 def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
     inventory = Cluster("c", "ssh", (Target("a", instance_type="p5", expect={"gpus": 8, "efa": 32}), Target("b")))
-    data = with_expectations(inventory, "p4d.24xlarge", "efa=4,nvlinks=12")
-    assert [(target.instance_type, target.expect) for target in data.targets] == [
+    cluster = with_expectations(inventory, "p4d.24xlarge", "efa=4,nvlinks=12")
+    assert [(target.instance_type, target.expect) for target in cluster.targets] == [
         ("p4d.24xlarge", {"gpus": 8, "efa": 4, "nvlinks": 12}),
         ("p4d.24xlarge", {"efa": 4, "nvlinks": 12}),
     ]
@@ -200,7 +200,7 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "data"),
+    ("text", "message"),
     [
         ("gpu=8", "'gpu' is not a known resource (did you mean gpus?)"),
         ("gpus", "'gpus' is not NAME=NUMBER"),
@@ -212,10 +212,10 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
         (" ", "is not NAME=NUMBER"),
     ],
 )
-def test_an_expectation_that_counts_nothing_is_refused(text: str, data: str) -> None:
+def test_an_expectation_that_counts_nothing_is_refused(text: str, message: str) -> None:
     with pytest.raises(InventoryError) as raised:
         with_expectations(CLUSTER, expect=text)
-    assert data in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_an_expectation_of_none_is_an_expectation() -> None:

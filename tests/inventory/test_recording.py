@@ -110,7 +110,7 @@ def test_each_name_has_a_file_of_its_own_on_any_file_system(names: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("record", "data"),
+    ("record", "message"),
     [
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
@@ -124,9 +124,9 @@ def test_each_name_has_a_file_of_its_own_on_any_file_system(names: list[str]) ->
         ({"schema": 1, "cluster": "c", "nodes": [{"name": "a", "expect": {"gpus": "8"}}]}, "gpus is text"),
     ],
 )
-def test_a_broken_recording_is_one_line_that_says_where(tmp_path: Path, record: object, data: str) -> None:
+def test_a_broken_recording_is_one_line_that_says_where(tmp_path: Path, record: object, message: str) -> None:
     (tmp_path / "cluster.json").write_text(record if isinstance(record, str) else json.dumps(record))
-    assert data in refusal(f"replay:{tmp_path}")
+    assert message in refusal(f"replay:{tmp_path}")
 
 
 def test_a_recording_has_nothing_that_its_nodes_answered_to_an_older_run(tmp_path: Path) -> None:

@@ -20,9 +20,16 @@ def campaign(
     bed: SlurmBed, meter: Meter, run_s: float = 600.0, name: str = "slurm:gpu", **settings: str
 ) -> MeterCampaign:
     """A campaign whose submit host is reached over ssh."""
-    data = {"submit_host": f"ssh:{CONTROLLER}", "config": str(bed.bed.ssh_config), "slurm_wait": "5", **settings}
-    cluster = cluster_of(dict.fromkeys(NAMES, ""), "srun", name=name, **data)
-    return MeterCampaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=data), run_s)
+    plugin_settings = {
+        "submit_host": f"ssh:{CONTROLLER}",
+        "config": str(bed.bed.ssh_config),
+        "slurm_wait": "5",
+        **settings,
+    }
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), "srun", name=name, **plugin_settings)
+    return MeterCampaign(
+        meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=plugin_settings), run_s
+    )
 
 
 def round_of(bed: SlurmBed, made: MeterCampaign, together: Sequence[PairOrGroup] = ROUND) -> dict[str, Reading]:

@@ -61,29 +61,29 @@ def read_sent(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     client = outputs[0]
     if client.exit is None:
         return Reading(problem="did not end in its time")
-    found = re.search(r"rate (\d+)", client.text)
-    if client.exit or not found:
+    match = re.search(r"rate (\d+)", client.text)
+    if client.exit or not match:
         return Reading(problem=f"ended with {client.exit}: {client.text.strip()[-200:]}")
-    network = ",".join(sorted(name for name, sent in client.sent_bytes.items() if sent >= int(found[1])))
-    return Reading(busbw_gb_per_s=int(found[1]) / 1e9, size_bytes=int(found[1]), network=network)
+    network = ",".join(sorted(name for name, sent in client.sent_bytes.items() if sent >= int(match[1])))
+    return Reading(busbw_gb_per_s=int(match[1]) / 1e9, size_bytes=int(match[1]), network=network)
 
 
 def all_reduce(*options: str, before: str = ":") -> Meter:
     """The stand-in for all_reduce_perf with a minimal reader; each rank runs this shell command first."""
-    words = options or ("-b", "1M", "-e", "1M", "-n", "2")
-    return Meter("all_reduce", read_table, ranks=lambda _: f"{before}; exec {ALL_REDUCE} {shlex.join(words)}")
+    arguments = options or ("-b", "1M", "-e", "1M", "-n", "2")
+    return Meter("all_reduce", read_table, ranks=lambda _: f"{before}; exec {ALL_REDUCE} {shlex.join(arguments)}")
 
 
 def read_table(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """The bus bandwidth in the table's last row."""
-    (data,) = outputs
-    if data.exit is None:
+    (output,) = outputs
+    if output.exit is None:
         return Reading(problem="did not end in its time")
-    rows = re.findall(r"^ *(\d+) +\d+ +float +sum +-1 +\S+ +\S+ +(\S+) +(\d+) ", data.text, re.MULTILINE)
-    if data.exit or not rows:
-        return Reading(problem=f"ended with {data.exit}: {data.text.strip()[-300:]}")
+    rows = re.findall(r"^ *(\d+) +\d+ +float +sum +-1 +\S+ +\S+ +(\S+) +(\d+) ", output.text, re.MULTILINE)
+    if output.exit or not rows:
+        return Reading(problem=f"ended with {output.exit}: {output.text.strip()[-300:]}")
     size, busbw, wrong = rows[-1]
-    network = ",".join(sorted(name for name, sent in data.sent_bytes.items() if sent >= int(size)))
+    network = ",".join(sorted(name for name, sent in output.sent_bytes.items() if sent >= int(size)))
     return Reading(float(busbw), size_bytes=int(size), is_correct=wrong == "0", network=network)
 
 
@@ -95,36 +95,36 @@ def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testb
 
 def measured(launcher: Launcher, together: Sequence[PairOrGroup]) -> dict[str, Reading]:
     """Measure one round: every pair or group, each once."""
-    data: dict[str, Reading] = {}
+    readings: dict[str, Reading] = {}
     lock = threading.Lock()
 
     def keep(each: PairOrGroup, reading: Reading) -> None:
         with lock:
-            assert str(each) not in data
-            data[str(each)] = reading
+            assert str(each) not in readings
+            readings[str(each)] = reading
 
     launcher.measure(together, keep)
-    assert set(data) == set(map(str, together))
-    return data
+    assert set(readings) == set(map(str, together))
+    return readings
 
 
 def of_run(root: Path) -> list[str]:
     """The processes under that root's /proc that any run has started."""
-    found = []
+    commands = []
     for process in (root / "proc").glob("[0-9]*"):
         try:
-            words = (process / "cmdline").read_bytes()
-            if b"\0CLUSTERPROOF_RUN=" in b"\0" + (process / "environ").read_bytes() or b"clusterproof_run" in words:
-                found.append(words.replace(b"\0", b" ").decode())
+            command = (process / "cmdline").read_bytes()
+            if b"\0CLUSTERPROOF_RUN=" in b"\0" + (process / "environ").read_bytes() or b"clusterproof_run" in command:
+                commands.append(command.replace(b"\0", b" ").decode())
         except OSError:
             continue
-    return found
+    return commands
 
 
 def are_soon_quiet(*nodes: Node) -> bool:
     """Whether these nodes are soon free of processes of any run."""
     until = time.monotonic() + SOON_S
-    while (left := [words for node in nodes for words in of_run(node.root)]) and time.monotonic() < until:
+    while (left := [command for node in nodes for command in of_run(node.root)]) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
     return True

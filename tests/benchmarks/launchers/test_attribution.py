@@ -20,7 +20,7 @@ CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.inter
 
 
 @pytest.mark.parametrize(
-    ("data", "node"),
+    ("culprit", "node"),
     [
         ("gpu-1", "gpu-1"),
         ("ip-10-0-0-1", "gpu-1"),
@@ -32,8 +32,8 @@ CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.inter
         ("", ""),
     ],
 )
-def test_a_culprit_has_the_name_that_the_cluster_has_for_it(data: str, node: str) -> None:
-    assert attributed(Reading(problem="NCCL failure", culprit=data), CALLED).culprit == node
+def test_a_culprit_has_the_name_that_the_cluster_has_for_it(culprit: str, node: str) -> None:
+    assert attributed(Reading(problem="NCCL failure", culprit=culprit), CALLED).culprit == node
 
 
 SILENT = NodeAnswer("timed out")
@@ -52,11 +52,11 @@ TAKEN = read(Answer(unreached=Unreached.BUSY, detail="8 of 8 nvidia.com/gpu by m
 def test_one_unreached_node_is_at_fault_and_none_that_was_unavailable(
     unreached: dict[str, NodeAnswer], node: str, failure: Failure | None
 ) -> None:
-    found = not_reached(unreached)
-    assert (found.culprit, found.failure) == (node, failure)
+    reading = not_reached(unreached)
+    assert (reading.culprit, reading.failure) == (node, failure)
     for answer in unreached.values():
         alike = fold(name for name, other in unreached.items() if other is answer)
-        assert f"{alike} was not reached: {answer.unreached}" in found.problem
+        assert f"{alike} was not reached: {answer.unreached}" in reading.problem
 
 
 def of_group(**answers: NodeAnswer) -> Reading:
@@ -68,8 +68,8 @@ def of_group(**answers: NodeAnswer) -> Reading:
 
 def test_of_a_group_nodes_that_only_waited_for_another_are_not_named_beside_it() -> None:
     late = NodeAnswer("nothing came within 5 s after n2 had ended", is_late=True)
-    one = of_group(n1=late, n2=SILENT, n4=late)
-    assert (one.problem, one.culprit) == ("n2 did not answer: timed out", "")
+    reading = of_group(n1=late, n2=SILENT, n4=late)
+    assert (reading.problem, reading.culprit) == ("n2 did not answer: timed out", "")
     alike = of_group(n1=SILENT, n2=SILENT, n3=SILENT)
     assert (alike.problem, alike.culprit) == ("n[1-3] did not answer: timed out", "")
     assert of_group(n3=late).culprit == "n3"
@@ -78,13 +78,15 @@ def test_of_a_group_nodes_that_only_waited_for_another_are_not_named_beside_it()
 
 def test_of_a_group_that_does_not_meet_the_client_says_with_whom() -> None:
     none = NodeAnswer(unmet="the other node did not connect")
-    data = of_group(n1=none, n2=none, n3=none, n4=NodeAnswer(unmet="n2 cannot be reached on port 20000 (…)"))
-    assert data.problem.startswith("n4: n2 cannot be reached on port 20000 (…); expected that nodes reach each other")
+    reading = of_group(n1=none, n2=none, n3=none, n4=NodeAnswer(unmet="n2 cannot be reached on port 20000 (…)"))
+    assert reading.problem.startswith(
+        "n4: n2 cannot be reached on port 20000 (…); expected that nodes reach each other"
+    )
 
 
 def test_a_node_that_is_taken_when_it_is_cleaned_up_says_nothing_of_the_network() -> None:
-    data = silenced(Reading(problem="it ended with 1"), {"gpu-2": TAKEN}, Pair("gpu-1", "gpu-2"))
-    assert data.failure is Failure.NOT_AT_FAULT
+    reading = silenced(Reading(problem="it ended with 1"), {"gpu-2": TAKEN}, Pair("gpu-1", "gpu-2"))
+    assert reading.failure is Failure.NOT_AT_FAULT
 
 
 def test_what_programs_say_when_they_are_ended_from_outside_names_no_culprit() -> None:
@@ -99,9 +101,9 @@ def test_what_programs_say_when_they_are_ended_from_outside_names_no_culprit() -
 def test_a_node_that_is_silent_alone_is_at_fault_whatever_the_other_says(
     silent: dict[str, NodeAnswer], culprit: str
 ) -> None:
-    data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent, Pair("gpu-1", "gpu-2"))
-    assert data.culprit == culprit
-    assert all(f"{node} does not answer any more: timed out" in data.problem for node in silent)
+    reading = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent, Pair("gpu-1", "gpu-2"))
+    assert reading.culprit == culprit
+    assert all(f"{node} does not answer any more: timed out" in reading.problem for node in silent)
 
 
 def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
@@ -111,11 +113,11 @@ def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
 
 def test_a_node_of_a_group_that_is_silent_afterwards_is_reported_and_not_at_fault() -> None:
     group = NodeGroup(("gpu-1", "gpu-2", "gpu-3"))
-    data = silenced(
+    reading = silenced(
         Reading(problem="it did not end in its time"), {"gpu-2": NodeAnswer("no answer within 15 s")}, group
     )
-    assert data.culprit == ""
-    assert "gpu-2 does not answer any more: no answer within 15 s" in data.problem
+    assert reading.culprit == ""
+    assert "gpu-2 does not answer any more: no answer within 15 s" in reading.problem
 
 
 @pytest.mark.parametrize("name", ["srun", "mpirun"])
@@ -130,7 +132,7 @@ def test_settings_that_a_meter_does_not_take_are_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    "data",
+    "answer",
     [
         {},
         {"job": "7", "is_ours": True, "refused": [], "addresses": {}},
@@ -141,9 +143,9 @@ def test_settings_that_a_meter_does_not_take_are_refused_before_anything_starts(
     ids=["nothing", "a list", "a text", "no addresses", "nobody's"],
 )
 def test_a_submit_host_that_answers_in_another_form_is_reported_in_one_line(
-    data: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    answer: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", lambda *_: data)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", lambda *_: answer)
     with pytest.raises(Unusable, match="this host: its answer does not have its form"):
         measured(
             LAUNCHERS["srun"](MeterCampaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND

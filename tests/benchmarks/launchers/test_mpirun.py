@@ -77,33 +77,33 @@ def joined(bed: Testbed) -> Iterator[Testbed]:
 class TestByMpirun:
     def test_nodes_that_do_not_let_each_other_in_are_reported_with_what_to_do(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
-            data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
-        assert data.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
-        assert "expected that one may log in from node to node without being asked" in data.problem
-        assert data.culprit == ""
+            reading = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
+        assert reading.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
+        assert "expected that one may log in from node to node without being asked" in reading.problem
+        assert reading.culprit == ""
 
     def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(self, joined: Testbed) -> None:
         with (
             joined.slow_node("gpu-3", SLOW_WIRE),
             mpirun(over_ssh(joined, all_reduce("-b", "1M", "-e", "1M", "-n", "2", "-w", "1"))) as runs,
         ):
-            data = measured(runs, ROUND)
-        assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
-        fast, slow = (data[str(pair)].busbw_gb_per_s for pair in ROUND)
+            readings = measured(runs, ROUND)
+        assert {pair: reading.problem for pair, reading in readings.items()} == {str(pair): "" for pair in ROUND}
+        fast, slow = (readings[str(pair)].busbw_gb_per_s for pair in ROUND)
         assert slow is not None
         assert fast is not None
         assert slow < SLOW_GB_PER_S < fast
-        assert {one.network for one in data.values()} == {"net:eth0"}
+        assert {reading.network for reading in readings.values()} == {"net:eth0"}
 
     def test_ranks_of_a_group_are_one_job_though_none_but_the_first_node_may_log_in(self, joined: Testbed) -> None:
         for name in NAMES[1:]:
             (joined.nodes[name].root / "root/.ssh/id_ed25519").unlink()
         group = NodeGroup(NAMES)
         with mpirun(over_ssh(joined, all_reduce())) as launcher:
-            data = measured(launcher, [group])[str(group)]
-        assert data.problem == ""
-        assert data.is_correct
-        assert data.busbw_gb_per_s
+            reading = measured(launcher, [group])[str(group)]
+        assert reading.problem == ""
+        assert reading.is_correct
+        assert reading.busbw_gb_per_s
 
     def test_nccom_test_is_told_all_nodes_by_names_that_lead_there(self, joined: Testbed) -> None:
         for name in NAMES:
@@ -113,21 +113,21 @@ class TestByMpirun:
             program.chmod(0o755)
         settings = MeterSettings(ranks_per_node=2, size_bytes=8388608)
         with mpirun(over_ssh(joined, nccom_test.METER, settings=settings)) as launcher:
-            data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
-        assert (data.problem, data.busbw_gb_per_s) == ("", 71.33)
+            reading = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
+        assert (reading.problem, reading.busbw_gb_per_s) == ("", 71.33)
 
     def test_the_nodes_of_a_group_that_are_not_reached_are_counted(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
-            data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
-        assert data.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")
+            reading = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
+        assert reading.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { setsid sleep 1000 & sleep 1000; }")
         with mpirun(over_ssh(joined, stuck, run_s=6.0)) as launcher:
-            data = measured(launcher, ROUND)
+            readings = measured(launcher, ROUND)
             assert are_soon_quiet(*joined.nodes.values())
-        assert data["gpu-3~gpu-4"].problem == ""
-        assert data["gpu-1~gpu-2"].problem == "did not end in its time"
+        assert readings["gpu-3~gpu-4"].problem == ""
+        assert readings["gpu-1~gpu-2"].problem == "did not end in its time"
 
     @pytest.mark.parametrize("victim", ["gpu-1", "gpu-2"])
     def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured(
@@ -135,22 +135,22 @@ class TestByMpirun:
     ) -> None:
         monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.mpirun.ENDS_S", 5.0)
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { touch /tmp/began; sleep 1000; }")
-        data: dict[str, Reading] = {}
+        readings: dict[str, Reading] = {}
         with cluster() as bed:
             bed.let_nodes_log_in_to_each_other()
             with bed.joined(), mpirun(over_ssh(bed, stuck, run_s=6.0)) as launcher:
-                round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND)))
+                round_ = threading.Thread(target=lambda: readings.update(measured(launcher, ROUND)))
                 round_.start()
                 wait_for(bed.nodes["gpu-2"].root / "tmp/began")
                 bed.stop(victim)
                 round_.join()
-            assert data["gpu-3~gpu-4"].problem == ""
-            assert data["gpu-1~gpu-2"].culprit == victim
+            assert readings["gpu-3~gpu-4"].problem == ""
+            assert readings["gpu-1~gpu-2"].culprit == victim
             assert are_soon_quiet(*(node for name, node in bed.nodes.items() if name != victim))
 
     def test_when_the_controller_is_killed_in_mid_round_nothing_is_left_on_either_node(self, joined: Testbed) -> None:
-        words = joined.command([sys.executable, "-c", CONTROLLER, str(joined.ssh_config)])
-        controller = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        command = joined.command([sys.executable, "-c", CONTROLLER, str(joined.ssh_config)])
+        controller = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
         try:
             for name in NAMES:
                 wait_for(joined.nodes[name].root / "tmp/ranks")
@@ -224,8 +224,8 @@ def test_in_pods_nccom_test_is_started_alone_and_told_all_nodes(tmp_path: Path) 
     made = MeterCampaign(nccom_test.METER, settings, cluster_of(dict.fromkeys(nodes, ""), "kubernetes"), Limits())
     visit = PairMeasuring(made, Visitor(connection_for("ssh"), made.limits), NodeGroup(nodes), "run1", where)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CLUSTERPROOF_PYTHON": "/usr/bin/python3"}
-    words = ["/bin/sh", "-c", shell_in_pod(visit, "10.0.0.1 10.0.0.2", 20_001)]
-    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    command = ["/bin/sh", "-c", shell_in_pod(visit, "10.0.0.1 10.0.0.2", 20_001)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "nccom-test -r 6 -N 3 " in ran.stdout
     assert f"--hosts {os.uname().nodename} a-host b-host" in ran.stdout
     agent, peers = ran.stderr.splitlines()[:2]
@@ -235,27 +235,27 @@ def test_in_pods_nccom_test_is_started_alone_and_told_all_nodes(tmp_path: Path) 
 
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
     nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
-    words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
+    arguments = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
     campaign = MeterCampaign(
-        all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*words), nodes).limits()
+        all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*arguments), nodes).limits()
     )
     where = {name: NodeAnswer(name=name) for name in NAMES}
     shell = start_shell(
         PairMeasuring(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where)
     )
-    (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
-    assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
+    (arguments,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
+    assert arguments[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
 
 
 @pytest.mark.parametrize(
-    ("name", "meter", "words"),
+    ("name", "meter", "message"),
     [
         ("pdsh", sending(), "no launcher is called 'pdsh'; expected srun, mpirun, ssh, pods"),
         ("mpirun", sending(), "sending has two ends; expected the launcher ssh or srun for it, and not mpirun"),
         ("ssh", all_reduce(), "all_reduce needs ranks; expected the launcher mpirun or srun for it, and not ssh"),
     ],
 )
-def test_a_launcher_that_does_not_fit_is_refused_with_those_that_do(name: str, meter: Meter, words: str) -> None:
+def test_a_launcher_that_does_not_fit_is_refused_with_those_that_do(name: str, meter: Meter, message: str) -> None:
     with pytest.raises(Unusable) as refused:
         launcher_for(MeterCampaign(meter, MeterSettings(), cluster_of({}, "ssh"), Limits()), name)
-    assert str(refused.value) == words
+    assert str(refused.value) == message

@@ -32,8 +32,8 @@ GONE_S = 600.0
 
 
 def request(*commands: str, deadline_s: float = 30.0, run: str = "", **more: object) -> dict[str, Any]:
-    asked = [{"shell": command, "environment": {}} for command in commands]
-    return {"run": run or new_nonce(), "commands": asked, "deadline_s": deadline_s, "most_bytes": MAX_BYTES, **more}
+    entries = [{"shell": command, "environment": {}} for command in commands]
+    return {"run": run or new_nonce(), "commands": entries, "deadline_s": deadline_s, "most_bytes": MAX_BYTES, **more}
 
 
 def visited(*commands: str, **more: Any) -> NodeAnswer:
@@ -42,14 +42,14 @@ def visited(*commands: str, **more: Any) -> NodeAnswer:
 
 def living(run: str) -> list[str]:
     """What remains of a run, as text; waits for processes that are about to end."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if f"{VARIABLE}={run}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_text().replace("\0", " "))
+                commands.append((process / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return commands
 
 
 def is_soon_gone(run: str) -> bool:
@@ -61,24 +61,24 @@ def is_soon_gone(run: str) -> bool:
 
 @pytest.mark.long
 def test_a_node_that_is_only_asked_returns_its_name_and_addresses() -> None:
-    data = LOCAL.visit(HERE, {}, 60.0)
-    assert (data.unreached, data.name, data.outputs) == ("", os.uname().nodename, ())
-    assert data.addresses
+    answer = LOCAL.visit(HERE, {}, 60.0)
+    assert (answer.unreached, answer.name, answer.outputs) == ("", os.uname().nodename, ())
+    assert answer.addresses
 
 
 @pytest.mark.long
 def test_commands_run_at_once_each_with_its_output_and_exit_status(tmp_path: Path) -> None:
     pipe = shlex.quote(str(tmp_path / "pipe"))
     os.mkfifo(tmp_path / "pipe")
-    data = visited(f"cat {pipe}", f"echo there >{pipe}; echo aside >&2; exit 3")
-    assert [(one.text, one.exit) for one in data.outputs] == [("there\n", 0), ("aside\n", 3)]
+    answer = visited(f"cat {pipe}", f"echo there >{pipe}; echo aside >&2; exit 3")
+    assert [(output.text, output.exit) for output in answer.outputs] == [("there\n", 0), ("aside\n", 3)]
 
 
 @pytest.mark.long
 def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
-    asked = {"shell": f"echo $WORD ${VARIABLE}", "environment": {"WORD": "a 'b' $c"}}
-    data = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [asked]}, 60.0)
-    assert data.outputs[0].text == "a 'b' $c cp1\n"
+    command = {"shell": f"echo $WORD ${VARIABLE}", "environment": {"WORD": "a 'b' $c"}}
+    answer = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [command]}, 60.0)
+    assert answer.outputs[0].text == "a 'b' $c cp1\n"
 
 
 @pytest.mark.long
@@ -93,15 +93,15 @@ def test_a_command_runs_in_a_folder_that_no_other_user_may_leave_settings_or_lib
 def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f":.:bin:{os.environ['PATH']}:")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib::.:")
-    words = visited('echo "$PATH"; echo "$LD_LIBRARY_PATH"').outputs[0].text.split("\n")
-    assert all(folder.startswith("/") for folder in words[0].split(":"))
-    assert words[1] == "/opt/lib"
+    lines = visited('echo "$PATH"; echo "$LD_LIBRARY_PATH"').outputs[0].text.split("\n")
+    assert all(folder.startswith("/") for folder in lines[0].split(":"))
+    assert lines[1] == "/opt/lib"
 
 
 @pytest.mark.long
 def test_a_long_output_keeps_its_head_and_tail() -> None:
-    data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
-    text = data.outputs[0].text
+    answer = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
+    text = answer.outputs[0].text
     assert text.startswith("first\nxxx")
     assert text.endswith("xxx\nlast\n")
     assert "bytes left out]" in text
@@ -111,8 +111,8 @@ def test_a_long_output_keeps_its_head_and_tail() -> None:
 @pytest.mark.long
 def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended() -> None:
     run = new_nonce()
-    data = visited("setsid sleep 1000 & echo done", run=run)
-    assert (data.outputs[0].text, data.outputs[0].exit, data.left) == ("done\n", 0, ())
+    answer = visited("setsid sleep 1000 & echo done", run=run)
+    assert (answer.outputs[0].text, answer.outputs[0].exit, answer.left) == ("done\n", 0, ())
     assert living(run) == []
 
 
@@ -128,8 +128,8 @@ def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended()
 )
 def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(command: str) -> None:
     run = new_nonce()
-    data = visited(f"echo began; {command}", deadline_s=0.5, run=run)
-    assert (data.outputs[0].text, data.outputs[0].exit, data.left) == ("began\n", None, ())
+    answer = visited(f"echo began; {command}", deadline_s=0.5, run=run)
+    assert (answer.outputs[0].text, answer.outputs[0].exit, answer.left) == ("began\n", None, ())
     assert living(run) == []
 
 
@@ -143,7 +143,7 @@ def start(run: str, *commands: str, **more: Any) -> subprocess.Popen[bytes]:
     process.stdin.write(program.stdin)
     process.stdin.close()
     until = time.monotonic() + GONE_S
-    while sum(words.startswith("sleep") for words in living(run)) < " ".join(commands).count("sleep 1000"):
+    while sum(command.startswith("sleep") for command in living(run)) < " ".join(commands).count("sleep 1000"):
         assert time.monotonic() < until
         time.sleep(0.02)
     return process
@@ -193,17 +193,17 @@ def rendezvous(port: int, **more: object) -> dict[str, object]:
 @pytest.mark.long
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     run = new_nonce()
-    data = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
-    assert (data.unmet, data.outputs[0].exit) == ("the other node did not connect", None)
+    answer = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
+    assert (answer.unmet, answer.outputs[0].exit) == ("the other node did not connect", None)
     assert living(run) == []
 
 
 @pytest.mark.long
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
     searches = {"servers": [["gpu001", ["127.0.0.1"]]], "stands_for_addresses": "ADDRESS", "timeout_s": 0.3}
-    data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
-    assert data.unmet == f"gpu001 cannot be reached on port {port} (127.0.0.1: Connection refused)"
-    assert data.outputs == ()
+    answer = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
+    assert answer.unmet == f"gpu001 cannot be reached on port {port} (127.0.0.1: Connection refused)"
+    assert answer.outputs == ()
 
 
 def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_was_tried(
@@ -243,21 +243,21 @@ def second_of_two() -> socket.socket:
 def test_a_port_that_is_taken_is_reported_before_anything_starts() -> None:
     with second_of_two() as taken:
         port = taken.getsockname()[1]
-        data = visited("echo started", rendezvous=rendezvous(port))
-        assert data.unmet == f"port {port} cannot be opened: Address already in use"
-        data = visited("echo started", rendezvous=rendezvous(port - 1))
-        assert data.unmet == f"port {port} is taken"
+        answer = visited("echo started", rendezvous=rendezvous(port))
+        assert answer.unmet == f"port {port} cannot be opened: Address already in use"
+        answer = visited("echo started", rendezvous=rendezvous(port - 1))
+        assert answer.unmet == f"port {port} is taken"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 def test_another_users_server_on_that_port_is_not_the_one_that_is_measured_with() -> None:
     """A user may take the port between the check that it is free and the server's opening of it."""
-    words = {**rendezvous(port := free_port(), word="a word"), "timeout_s": 30.0}
+    meeting = {**rendezvous(port := free_port(), word="a word"), "timeout_s": 30.0}
     server = f"import socket, time; listening = socket.create_server(('', {port + 1})); time.sleep(1000)"
     threading.Thread(target=come, args=(port,), daemon=True).start()
     of_another = f"exec setpriv --reuid=65534 --clear-groups {sys.executable} -c {shlex.quote(server)}"
-    data = visited(of_another, rendezvous=words)
-    assert data.unmet == f"port {port + 1} is taken"
+    answer = visited(of_another, rendezvous=meeting)
+    assert answer.unmet == f"port {port + 1} is taken"
 
 
 def come(port: int) -> None:
@@ -269,15 +269,15 @@ def come(port: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("python", ["python3.8", "python3"])
 def test_it_runs_on_python(python: str, tmp_path: Path) -> None:
-    found = interpreter(python)
-    if found is None:
+    executable = interpreter(python)
+    if executable is None:
         pytest.skip(f"no {python} here")
-    (tmp_path / "python3").symlink_to(found)
-    data = LOCAL.visit(HERE, request("echo $PATH"), 60.0)
+    (tmp_path / "python3").symlink_to(executable)
+    answer = LOCAL.visit(HERE, request("echo $PATH"), 60.0)
     nonce = new_nonce()
     program = node_program(request("echo there"), nonce, on_stdin=False)
     done = subprocess.run(
         ["/bin/sh", "-c", program.command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, stdout=-1, check=True
     )
-    data = visit.read(Answer(done.stdout), nonce)
-    assert [one.text for one in data.outputs] == ["there\n"]
+    answer = visit.read(Answer(done.stdout), nonce)
+    assert [output.text for output in answer.outputs] == ["there\n"]

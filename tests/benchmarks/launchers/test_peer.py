@@ -41,33 +41,33 @@ def listens(port: int) -> bool:
     return True
 
 
-def asked(port: int, command: str, word: str = WORD) -> subprocess.CompletedProcess[str]:
+def run_peer(port: int, command: str, word: str = WORD) -> subprocess.CompletedProcess[str]:
     """As mpirun calls its agent: a host, and the words of a command."""
     environment = {**os.environ, peer.WORD: word, peer.WHERE: f"gpu003=127.0.0.1:1 gpu002=127.0.0.1:{port}"}
-    words = [sys.executable, "-c", SOURCE, "gpu002", *command.split()]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    arguments = [sys.executable, "-c", SOURCE, "gpu002", *command.split()]
+    return subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.parametrize("status", [0, 7, 127])
 def test_output_and_exit_status_are_those_of_the_command(port: int, status: int) -> None:
-    done = asked(port, f"echo one; echo two >&2; exit {status}")
+    done = run_peer(port, f"echo one; echo two >&2; exit {status}")
     assert (done.stdout, done.returncode) == ("one\ntwo\n", status)
 
 
 def test_output_without_an_end_of_line_and_of_any_length_is_whole(port: int) -> None:
-    assert asked(port, "head -c 300000 /dev/zero | tr '\\0' x").stdout == "x" * 300_000
+    assert run_peer(port, "head -c 300000 /dev/zero | tr '\\0' x").stdout == "x" * 300_000
 
 
 def test_the_word_is_in_no_environment_of_what_is_started(port: int) -> None:
-    assert WORD not in asked(port, "env").stdout
+    assert WORD not in run_peer(port, "env").stdout
 
 
 def test_a_peer_without_the_secret_has_nothing_run_and_one_with_it_is_still_served(port: int) -> None:
-    refused = asked(port, "echo done", word="another")
+    refused = run_peer(port, "echo done", word="another")
     assert (refused.stdout, refused.returncode) == ("", 1)
-    assert asked(port, "echo done").stdout == "done\n"
+    assert run_peer(port, "echo done").stdout == "done\n"
 
 
 def test_only_one_command_is_run(port: int) -> None:
-    assert asked(port, "echo done").stdout == "done\n"
-    assert asked(port, "echo again").stdout == ""
+    assert run_peer(port, "echo done").stdout == "done\n"
+    assert run_peer(port, "echo again").stdout == ""

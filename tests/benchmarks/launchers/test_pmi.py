@@ -77,7 +77,7 @@ def test_the_sites_own_choice_is_in_slurms_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "data", "words"),
+    ("used", "data", "message"),
     [
         ("none", DEBIAN_12, "offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"),
         ("none", BARE, "Slurm has no PMI for them (srun --mpi=list: none, cray_shasta); expected its PMIx plugin"),
@@ -85,5 +85,5 @@ def test_the_sites_own_choice_is_in_slurms_configuration() -> None:
         ("pmi2", SLURM_20, "offered them pmi2; expected an MPI that speaks it, or --launcher mpirun"),
     ],
 )
-def test_ranks_that_did_not_find_each_other_get_another_way(used: str, data: str, words: str) -> None:
-    assert words in advice(used, listed(data))
+def test_ranks_that_did_not_find_each_other_get_another_way(used: str, data: str, message: str) -> None:
+    assert message in advice(used, listed(data))

@@ -51,7 +51,7 @@ def served(port: int) -> Iterator[list[socket.socket]]:
     own.close()
 
 
-def found(port: int, *addresses: str) -> str:
+def address_reached(port: int, *addresses: str) -> str:
     """The address at which the server is found."""
     other, address = find_server([*addresses, "127.0.0.1"], port, WORD, time.monotonic() + LATEST_S)
     other.close()
@@ -79,7 +79,7 @@ def test_a_peer_with_the_secret_is_met_though_many_without_it_came_before(port: 
             candidate = candidates.enter_context(socket.create_connection(("127.0.0.1", port), LATEST_S))
             with suppress(OSError):
                 OUTSIDERS[outsider](candidate)
-        assert found(port) == "127.0.0.1"
+        assert address_reached(port) == "127.0.0.1"
     assert len(came) == 1
 
 
@@ -98,7 +98,7 @@ def test_no_visitor_without_the_secret_is_let_in(port: int, monkeypatch: pytest.
 @contextmanager
 def impostor(port: int, says: bytes) -> Iterator[bytearray]:
     """Listen on that port at another address, send this, and keep what is received."""
-    told = bytearray()
+    received = bytearray()
     listener = socket.create_server(("127.0.0.2", port))
 
     def listening() -> None:
@@ -106,17 +106,17 @@ def impostor(port: int, says: bytes) -> Iterator[bytearray]:
             while True:
                 candidate, _ = listener.accept()
                 candidate.sendall(says)
-                told.extend(candidate.recv(4096))
+                received.extend(candidate.recv(4096))
 
     threading.Thread(target=listening, daemon=True).start()
-    yield told
+    yield received
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
 
 
-@pytest.mark.parametrize("words", [b"", READY, b"x" * QUESTION_BYTES, b"x" * (QUESTION_BYTES + PROOF_BYTES) + READY])
+@pytest.mark.parametrize("message", [b"", READY, b"x" * QUESTION_BYTES, b"x" * (QUESTION_BYTES + PROOF_BYTES) + READY])
 def test_an_impostor_that_listens_is_passed_over_and_learns_nothing(
-    port: int, words: bytes, monkeypatch: pytest.MonkeyPatch
+    port: int, message: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendezvous, "listen", listen)
     own = socket.create_server(("127.0.0.1", port))
@@ -124,16 +124,16 @@ def test_an_impostor_that_listens_is_passed_over_and_learns_nothing(
     came = Acceptor(own, WORD)
     thread = threading.Thread(target=lambda: (came.accept(LATEST_S) or own).sendall(READY), daemon=True)
     thread.start()
-    with impostor(port, words) as told:
-        assert found(port, "127.0.0.2") == "127.0.0.1"
-        assert WORD not in bytes(told)
+    with impostor(port, message) as received:
+        assert address_reached(port, "127.0.0.2") == "127.0.0.1"
+        assert WORD not in bytes(received)
     thread.join(LATEST_S)
     came.close()
 
 
 def test_what_one_end_proves_proves_nothing_of_the_other() -> None:
     """Otherwise a listener could use two incoming connections to let each answer the other's question."""
-    proofs = {proof(WORD, who, *asked) for who in (SERVES, COMES) for asked in ((b"1", b"2"), (b"2", b"1"))}
+    proofs = {proof(WORD, who, *challenges) for who in (SERVES, COMES) for challenges in ((b"1", b"2"), (b"2", b"1"))}
     assert len(proofs) == 4
 
 

@@ -64,21 +64,21 @@ def queue(bed: SlurmBed) -> list[str]:
 
 def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -> None:
     with bed.bed.slow_node("gpu004", SLOW_WIRE):
-        data = round_of(bed, campaign(bed, all_reduce("-b", "1M", "-e", "1M", "-n", "2")))
-    assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
-    fast, slow = (data[str(pair)].busbw_gb_per_s for pair in ROUND)
+        readings = round_of(bed, campaign(bed, all_reduce("-b", "1M", "-e", "1M", "-n", "2")))
+    assert {pair: reading.problem for pair, reading in readings.items()} == {str(pair): "" for pair in ROUND}
+    fast, slow = (readings[str(pair)].busbw_gb_per_s for pair in ROUND)
     assert slow is not None
     assert fast is not None
     assert slow < SLOW_GB_PER_S < fast
-    assert all("net:eth0" in one.network for one in data.values())
-    assert all(one.is_correct for one in data.values())
+    assert all("net:eth0" in reading.network for reading in readings.values())
+    assert all(reading.is_correct for reading in readings.values())
 
 
 def test_ranks_of_a_group_are_one_step(bed: SlurmBed) -> None:
     group = NodeGroup(tuple(node for pair in ROUND for node in pair))
-    data = round_of(bed, campaign(bed, all_reduce()), [group])[str(group)]
-    assert (data.problem, data.is_correct) == ("", True)
-    assert data.busbw_gb_per_s
+    reading = round_of(bed, campaign(bed, all_reduce()), [group])[str(group)]
+    assert (reading.problem, reading.is_correct) == ("", True)
+    assert reading.busbw_gb_per_s
 
 
 @pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # this machine's version
@@ -92,42 +92,42 @@ def test_pmix_without_its_library_is_no_nodes_fault_and_says_what_to_install(
     try:
         for name in lacking:
             assert bed.node(name).run(("mount", "--bind", "/dev/null", str(PMIX))).returncode == 0
-        data = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
+        reading = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
     finally:
         for name in lacking:
             bed.node(name).run(("umount", str(PMIX)))
-    assert data.problem == (
+    assert reading.problem == (
         "srun started no rank: Slurm names pmix and cannot load it; expected libpmix.so on every node "
         "(Debian 12: libpmix-dev), or --srun-options=--mpi=pmi2"
     )
-    assert data.culprit == ""
+    assert reading.culprit == ""
 
 
 def test_ranks_without_pmi_say_so_with_what_to_do(bed: SlurmBed) -> None:
     made = campaign(bed, nccl_tests.METER, srun_options="--mpi none")
     small = replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=2**20))
-    data = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
-    seen, _, advice = data.problem.partition("; ")
+    reading = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
+    seen, _, advice = reading.problem.partition("; ")
     assert seen in (
         "the ranks did not find each other: its MPI saw no other rank",  # Open MPI 4 says so, and exits
         "the ranks did not find each other: each ran alone, though nccl-tests has MPI (libmpi.so.40)",
     )
     assert advice == "srun offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"
     ran = "srun --nodelist=gpu001,gpu002 --nodes=2 --ntasks=4 --ntasks-per-node=2 --mpi=none --mpi none env LC_ALL=C "
-    assert data.command.startswith(ran)
-    assert " all_reduce_perf -b 1048576 -e 1048576 " in data.command
+    assert reading.command.startswith(ran)
+    assert " all_reduce_perf -b 1048576 -e 1048576 " in reading.command
 
 
 def test_ranks_have_a_home_and_the_paths_of_who_starts_them(bed: SlurmBed) -> None:
     bed.bed.set_environment(CONTROLLER, LD_LIBRARY_PATH="/site/lib", PATH="/site/bin:/usr/bin:/bin", SECRET="a key")
     says = 'echo "$HOME ${PATH%%:/usr*} $LD_LIBRARY_PATH ${OPAL_PREFIX-not set} ${SECRET-not passed}"; exit 3'
-    data = round_of(bed, campaign(bed, all_reduce(before=says)), ROUND[:1])["gpu001~gpu002"]
-    assert "\n/root /site/bin /site/lib not set not passed\n" in data.problem
+    reading = round_of(bed, campaign(bed, all_reduce(before=says)), ROUND[:1])["gpu001~gpu002"]
+    assert "\n/root /site/bin /site/lib not set not passed\n" in reading.problem
 
 
 def test_ranks_meet_by_the_fence_that_lets_none_on_before_all_have_come(bed: SlurmBed) -> None:
-    data = round_of(bed, campaign(bed, all_reduce(before='echo "by $SLURM_PMIX_FENCE"; exit 3')), ROUND[:1])
-    assert "\nby ring\n" in data["gpu001~gpu002"].problem
+    readings = round_of(bed, campaign(bed, all_reduce(before='echo "by $SLURM_PMIX_FENCE"; exit 3')), ROUND[:1])
+    assert "\nby ring\n" in readings["gpu001~gpu002"].problem
 
 
 NCCOM_TEST = f"""#!/bin/sh
@@ -149,13 +149,13 @@ def test_root_starts_nccom_test_which_starts_its_own_ranks_with_mpirun(bed: Slur
         program.chmod(0o755)
         (bed.node(name).root / "root/.ssh/config").write_text("StrictHostKeyChecking no\n")  # known by address only
     made = campaign(bed, nccom_test.METER)
-    data = round_of(bed, replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=8388608)), ROUND[:1])
-    assert (data["gpu001~gpu002"].problem, data["gpu001~gpu002"].busbw_gb_per_s) == ("", 71.33)
+    readings = round_of(bed, replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=8388608)), ROUND[:1])
+    assert (readings["gpu001~gpu002"].problem, readings["gpu001~gpu002"].busbw_gb_per_s) == ("", 71.33)
 
 
 def test_ranks_that_fail_at_once_say_why(bed: SlurmBed) -> None:
-    data = round_of(bed, campaign(bed, all_reduce(before="echo $(uname -n) has no GPU >&2; exit 3")))
-    for pair, reading in data.items():
+    readings = round_of(bed, campaign(bed, all_reduce(before="echo $(uname -n) has no GPU >&2; exit 3")))
+    for pair, reading in readings.items():
         assert reading.problem.startswith("ended with 3: "), pair
         assert all(f"{node} has no GPU" in reading.problem for node in pair.split("~"))
 
@@ -171,14 +171,14 @@ def test_all_rounds_are_steps_of_one_job_that_is_given_back(bed: SlurmBed) -> No
 
 def test_a_rank_that_says_that_srun_could_not_start_another_names_no_culprit(bed: SlurmBed) -> None:
     forged = "srun: error: Task launch for StepId=1.0 failed on node gpu002: No route to host"
-    data = round_of(bed, campaign(bed, all_reduce(before=f"echo {forged} >&2; echo {forged}; exit 3")), ROUND[:1])
-    assert data["gpu001~gpu002"].culprit == ""
-    assert not data["gpu001~gpu002"].problem.startswith("srun: Task launch")
+    readings = round_of(bed, campaign(bed, all_reduce(before=f"echo {forged} >&2; echo {forged}; exit 3")), ROUND[:1])
+    assert readings["gpu001~gpu002"].culprit == ""
+    assert not readings["gpu001~gpu002"].problem.startswith("srun: Task launch")
 
 
 def test_two_ends_meet_as_two_steps(bed: SlurmBed) -> None:
-    data = round_of(bed, campaign(bed, sending()))
-    assert {pair: (one.problem, one.network) for pair, one in data.items()} == {
+    readings = round_of(bed, campaign(bed, sending()))
+    assert {pair: (reading.problem, reading.network) for pair, reading in readings.items()} == {
         str(pair): ("", "net:eth0") for pair in ROUND
     }
 
@@ -186,22 +186,22 @@ def test_two_ends_meet_as_two_steps(bed: SlurmBed) -> None:
 def test_a_job_that_runs_is_used_and_stays(bed: SlurmBed) -> None:
     bed.output_of("salloc", "--no-shell", "-w", "gpu001,gpu002", "-N2", "--exclusive")
     (job,) = queue(bed)
-    data = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"))
-    assert data["gpu001~gpu002"].problem == ""
-    assert data["gpu003~gpu004"].problem.startswith(f"gpu[003-004] was not reached: not a node of job {job}")
+    readings = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"))
+    assert readings["gpu001~gpu002"].problem == ""
+    assert readings["gpu003~gpu004"].problem.startswith(f"gpu[003-004] was not reached: not a node of job {job}")
     assert queue(bed) == [job]
 
 
 def test_a_job_that_is_stopped_is_used_as_one_that_runs(bed: SlurmBed) -> None:
-    words = ["-w", "gpu001,gpu002", "-N2", "--exclusive", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600"]
-    job = bed.output_of("sbatch", "--parsable", *words).strip()
+    options = ["-w", "gpu001,gpu002", "-N2", "--exclusive", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600"]
+    job = bed.output_of("sbatch", "--parsable", *options).strip()
     bed.wait_for("gpu001", "ALLOCATED")
     until = time.monotonic() + 600
     while bed.output_of("squeue", "-h", "-o", "%T").strip() != "STOPPED":  # a signal that comes too early finds no step
         assert time.monotonic() < until
         bed.run("scancel", "--batch", "--signal=STOP", job)
-    data = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"), ROUND[:1])
-    assert data["gpu001~gpu002"].problem == ""
+    readings = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"), ROUND[:1])
+    assert readings["gpu001~gpu002"].problem == ""
 
 
 def test_a_job_that_takes_no_step_is_reported_with_its_state(bed: SlurmBed) -> None:
@@ -216,17 +216,17 @@ def test_a_job_that_takes_no_step_is_reported_with_its_state(bed: SlurmBed) -> N
 
 def test_nodes_that_slurm_does_not_give_are_named_and_the_others_are_measured(bed: SlurmBed) -> None:
     bed.output_of("scontrol", "update", "NodeName=gpu004", "State=DRAIN", "Reason=a fan is loud")
-    data = round_of(bed, campaign(bed, sending()))
-    assert data["gpu001~gpu002"].problem == ""
-    assert data["gpu003~gpu004"].culprit == "gpu004"
-    assert "gpu004 was not reached: Slurm reports it as IDLE+DRAIN: a fan is loud" in data["gpu003~gpu004"].problem
+    readings = round_of(bed, campaign(bed, sending()))
+    assert readings["gpu001~gpu002"].problem == ""
+    assert readings["gpu003~gpu004"].culprit == "gpu004"
+    assert "gpu004 was not reached: Slurm reports it as IDLE+DRAIN: a fan is loud" in readings["gpu003~gpu004"].problem
 
 
 def test_a_busy_node_is_waited_for_only_so_long(bed: SlurmBed) -> None:
     bed.output_of("salloc", "--no-shell", "-w", "gpu002", "-N1", "--exclusive")
-    data = round_of(bed, campaign(bed, sending(), slurm_wait="1"))
-    assert data["gpu003~gpu004"].problem == ""
-    assert data["gpu001~gpu002"].problem == "gpu002 was not reached: busy: Slurm reports it as ALLOCATED"
+    readings = round_of(bed, campaign(bed, sending(), slurm_wait="1"))
+    assert readings["gpu003~gpu004"].problem == ""
+    assert readings["gpu001~gpu002"].problem == "gpu002 was not reached: busy: Slurm reports it as ALLOCATED"
 
 
 def test_where_slurm_gives_nothing_that_is_one_line(bed: SlurmBed) -> None:
@@ -242,28 +242,28 @@ def test_options_that_slurm_refuses_are_reported_in_its_words(bed: SlurmBed) -> 
 
 def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(bed: SlurmBed) -> None:
     stuck = all_reduce(before="[ $(uname -n) != gpu002 ] || { setsid sleep 1000 & sleep 1000; }")
-    data = {}
+    readings = {}
     with bed.bed.joined(), srun(campaign(bed, stuck, run_s=6.0)) as launcher:
-        data = measured(launcher, ROUND)
+        readings = measured(launcher, ROUND)
         assert are_soon_quiet(*(bed.node(name) for name in ROUND[0]))
-    assert data["gpu003~gpu004"].problem == ""
-    assert data["gpu001~gpu002"].problem == "did not end in its time"
+    assert readings["gpu003~gpu004"].problem == ""
+    assert readings["gpu001~gpu002"].problem == "did not end in its time"
 
 
 @pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # once: it kills a node of its own bed
 def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured() -> None:
     with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}) as bed:
         stuck = all_reduce(before="[ $(uname -n) != gpu002 ] || { touch /tmp/began; sleep 1000; }")
-        data: dict[str, Reading] = {}
+        readings: dict[str, Reading] = {}
         with bed.bed.joined(), srun(campaign(bed, stuck, run_s=8.0)) as launcher:
-            round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND)))
+            round_ = threading.Thread(target=lambda: readings.update(measured(launcher, ROUND)))
             round_.start()
             wait_for(bed.node("gpu002").root / "tmp/began")
             bed.bed.stop("gpu002")
             round_.join()
-            assert data["gpu003~gpu004"].problem == ""
-            assert data["gpu001~gpu002"].culprit == "gpu002"
-            assert "gpu002 does not answer any more: " in data["gpu001~gpu002"].problem
+            assert readings["gpu003~gpu004"].problem == ""
+            assert readings["gpu001~gpu002"].culprit == "gpu002"
+            assert "gpu002 does not answer any more: " in readings["gpu001~gpu002"].problem
             again = measured(launcher, [Pair("gpu001", "gpu003")])
             assert again["gpu001~gpu003"].problem == ""
         assert are_soon_quiet(*(bed.node(name) for name in ("gpu001", "gpu003", "gpu004")))
@@ -282,8 +282,8 @@ measured(srun(campaign(bed, all_reduce(before="touch /tmp/ranks; setsid sleep 10
 
 
 def test_when_the_controller_is_killed_in_mid_round_the_job_and_its_ranks_are_gone(bed: SlurmBed) -> None:
-    words = bed.bed.command([sys.executable, "-c", CONTROLLER_PROGRAM, str(bed.bed.ssh_config)])
-    controller = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    command = bed.bed.command([sys.executable, "-c", CONTROLLER_PROGRAM, str(bed.bed.ssh_config)])
+    controller = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         for name in NAMES:
             wait_for(bed.node(name).root / "tmp/ranks")

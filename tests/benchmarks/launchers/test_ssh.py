@@ -58,9 +58,9 @@ def campaign(bed: Testbed, meter: Meter, run_s: float = 600.0) -> MeterCampaign:
 def test_on_one_machine_a_client_meets_its_server() -> None:
     cluster = cluster_of({"a": "", "b": ""}, "local")
     with ssh(MeterCampaign(sending(), MeterSettings(), cluster, PATIENT)) as launcher:
-        data = measured(launcher, [Pair("a", "b")])["a~b"]
-    assert (data.problem, data.size_bytes) == ("", 1_000_000)
-    assert data.seconds > 0
+        reading = measured(launcher, [Pair("a", "b")])["a~b"]
+    assert (reading.problem, reading.size_bytes) == ("", 1_000_000)
+    assert reading.seconds > 0
 
 
 def test_a_meter_of_ranks_is_refused_with_the_way_out() -> None:
@@ -82,17 +82,17 @@ def test_a_reader_that_fails_costs_one_reading() -> None:
 @pytest.mark.long
 def test_an_end_that_cannot_be_started_is_at_fault() -> None:
     with ssh(MeterCampaign(BROKEN, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
-        data = measured(launcher, [Pair("a", "b")])["a~b"]
-    assert (data.problem, data.culprit) == ("client 1, server 127", "a")
+        reading = measured(launcher, [Pair("a", "b")])["a~b"]
+    assert (reading.problem, reading.culprit) == ("client 1, server 127", "a")
 
 
 @needs_cluster
 def test_a_round_of_eight_nodes_that_only_ssh_config_has_names_for(bed: Testbed) -> None:
     with bed.joined(), ssh(campaign(bed, sending())) as launcher:
-        data = measured(launcher, ROUND)
+        readings = measured(launcher, ROUND)
         again = measured(launcher, [Pair("gpu-1", "gpu-8"), Pair("gpu-2", "gpu-7")])
-    assert {pair: one.problem for pair, one in {**data, **again}.items() if one.problem} == {}
-    assert {one.network for one in data.values()} == {"net:eth0"}
+    assert {pair: reading.problem for pair, reading in {**readings, **again}.items() if reading.problem} == {}
+    assert {reading.network for reading in readings.values()} == {"net:eth0"}
     assert are_soon_quiet(*bed.nodes.values())
 
 
@@ -109,8 +109,8 @@ def test_iperf3_measures_a_slow_node(bed: Testbed) -> None:
     def read(settings: MeterSettings, outputs: object) -> Reading:
         import json
 
-        data = json.loads(outputs[0].text)  # type: ignore[index]
-        return Reading(busbw_gb_per_s=data["end"]["sum_received"]["bits_per_second"] / 8e9)
+        report = json.loads(outputs[0].text)  # type: ignore[index]
+        return Reading(busbw_gb_per_s=report["end"]["sum_received"]["bits_per_second"] / 8e9)
 
     meter = Meter(
         "iperf3",
@@ -119,8 +119,8 @@ def test_iperf3_measures_a_slow_node(bed: Testbed) -> None:
         client=lambda _, address, port: f"iperf3 -c {address} -p {port} -n 2M -J",
     )
     with bed.slow_node("gpu-3", SLOW_WIRE), bed.joined(), ssh(campaign(bed, meter)) as launcher:
-        data = measured(launcher, ROUND[:2])
-    slow, fast = (data[pair].busbw_gb_per_s for pair in ("gpu-3~gpu-4", "gpu-1~gpu-2"))
+        readings = measured(launcher, ROUND[:2])
+    slow, fast = (readings[pair].busbw_gb_per_s for pair in ("gpu-3~gpu-4", "gpu-1~gpu-2"))
     assert slow is not None
     assert fast is not None
     assert slow < SLOW_GB_PER_S < fast
@@ -132,10 +132,10 @@ def test_at_the_deadline_the_pair_fails_and_nothing_is_left_on_either_node(bed: 
     stuck = sending(server="setsid sleep 1000 & sleep 1000" if end == "server" else "")
     stuck = stuck if end == "server" else sending(client="setsid sleep 1000 & sleep 1000")
     with bed.joined(), ssh(campaign(bed, stuck, run_s=4.0)) as launcher:
-        data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
-        assert data.busbw_gb_per_s is None
-        assert data.problem
-        assert [words for name in ("gpu-1", "gpu-2") for words in of_run(bed.nodes[name].root)] == []
+        reading = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
+        assert reading.busbw_gb_per_s is None
+        assert reading.problem
+        assert [command for name in ("gpu-1", "gpu-2") for command in of_run(bed.nodes[name].root)] == []
 
 
 @needs_cluster
@@ -148,10 +148,10 @@ def test_a_node_that_is_not_there_is_at_fault_and_the_others_are_measured(bed: T
         type(PATIENT)(connect_s=1.0, answer_s=30.0, settings=dict(impatient.cluster.settings)),
     )
     with bed.joined(), ssh(impatient) as launcher:
-        data = measured(launcher, [Pair("gone", "gpu-3"), ROUND[0]])
-    assert data["gone~gpu-3"].culprit == "gone"
-    assert data["gone~gpu-3"].problem.startswith("gone was not reached: timed out")
-    assert data["gpu-1~gpu-2"].problem == ""
+        readings = measured(launcher, [Pair("gone", "gpu-3"), ROUND[0]])
+    assert readings["gone~gpu-3"].culprit == "gone"
+    assert readings["gone~gpu-3"].problem.startswith("gone was not reached: timed out")
+    assert readings["gpu-1~gpu-2"].problem == ""
 
 
 @needs_cluster
@@ -159,16 +159,16 @@ def test_a_node_that_is_not_there_is_at_fault_and_the_others_are_measured(bed: T
 def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured(victim: str) -> None:
     with testbed(dict.fromkeys(NAMES[:4], healthy_cpu())) as bed:
         slow = sending(client="touch /tmp/began; [ $(hostname) = gpu-2 ] && sleep 1000")
-        data: dict[str, Reading] = {}
+        readings: dict[str, Reading] = {}
         with bed.joined(), ssh(campaign(bed, slow, run_s=30.0)) as launcher:
-            round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND[:2])))
+            round_ = threading.Thread(target=lambda: readings.update(measured(launcher, ROUND[:2])))
             round_.start()
             wait_for(bed.nodes["gpu-2"].root / "tmp/began")
             bed.stop({"a": "gpu-1", "b": "gpu-2"}[victim])
             round_.join()
         other = {"a": "gpu-2", "b": "gpu-1"}[victim]
-        assert data["gpu-1~gpu-2"].culprit == {"a": "gpu-1", "b": "gpu-2"}[victim]
-        assert data["gpu-3~gpu-4"].problem == ""
+        assert readings["gpu-1~gpu-2"].culprit == {"a": "gpu-1", "b": "gpu-2"}[victim]
+        assert readings["gpu-3~gpu-4"].problem == ""
         assert are_soon_quiet(*(bed.nodes[name] for name in (other, "gpu-3", "gpu-4")))
 
 
@@ -187,8 +187,8 @@ measured(ssh(over_ssh(bed, meter, 600)), [Pair("gpu-1", "gpu-2")])
 
 @needs_cluster
 def test_when_the_controller_is_killed_in_mid_round_nothing_is_left_on_the_nodes(bed: Testbed) -> None:
-    words = bed.command([sys.executable, "-c", CONTROLLER, str(bed.ssh_config)])
-    controller = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    command = bed.command([sys.executable, "-c", CONTROLLER, str(bed.ssh_config)])
+    controller = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_for(bed.nodes["gpu-1"].root / "tmp/serves")
     finally:

@@ -42,12 +42,12 @@ def run(bed: Testbed, folder: Path, *options: str) -> tuple[dict[str, dict[str, 
     """Run `pytest OPTIONS` in the checkout; returns every verdict by node and check, and the output."""
     results = folder / "results.jsonl"
     results.unlink(missing_ok=True)
-    words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), *options]
-    ran = bed.run([sys.executable, *words, str(ROOT / "checks")], timeout=600)
-    data: dict[str, dict[str, Verdict]] = {}
+    arguments = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), *options]
+    ran = bed.run([sys.executable, *arguments, str(ROOT / "checks")], timeout=600)
+    verdicts: dict[str, dict[str, Verdict]] = {}
     for result in read_results(results):
-        data.setdefault(result.node, {})[result.check] = result.verdict
-    return data, (ran.stdout + ran.stderr).decode()
+        verdicts.setdefault(result.node, {})[result.check] = result.verdict
+    return verdicts, (ran.stdout + ran.stderr).decode()
 
 
 def collectors(recording: Path, node: str) -> set[str]:
@@ -57,7 +57,7 @@ def collectors(recording: Path, node: str) -> set[str]:
 
 def test_the_slow_node_is_named_and_no_other_and_a_replay_says_the_same(bed: Testbed, tmp_path: Path) -> None:
     recording = tmp_path / "recording"
-    data, output = run(
+    verdicts, output = run(
         bed,
         tmp_path,
         "--cluster",
@@ -70,19 +70,30 @@ def test_the_slow_node_is_named_and_no_other_and_a_replay_says_the_same(bed: Tes
         "--record",
         str(recording),
     )
-    assert data == {f"gpu00{number}": PASS for number in (1, 3, 4)} | {"gpu002": PASS | SLOW}, output
+    assert verdicts == {f"gpu00{number}": PASS for number in (1, 3, 4)} | {"gpu002": PASS | SLOW}, output
     assert "GPU 5, bfloat16 products of 8192 × 8192: 512 TFLOP/s, 26 % below" in " ".join(output.split())
     assert f"loading 4 nodes ({', '.join(SECONDS)})" in output
     assert collectors(recording, "gpu001") > COLLECTORS
     (tmp_path / "again").mkdir()
-    assert run(bed, tmp_path / "again", "--cluster", f"replay:{recording}", "-m", "perf", *ONE_NODE)[0] == data
+    assert run(bed, tmp_path / "again", "--cluster", f"replay:{recording}", "-m", "perf", *ONE_NODE)[0] == verdicts
 
 
 def test_with_workers_of_xdist_only_what_is_selected_is_loaded(bed: Testbed, tmp_path: Path) -> None:
     recording = tmp_path / "recording"
-    words = ("--cluster", "ssh:gpu[001-004]", "-m", "perf and gpu", "-k", "gemm", "-n", "2", "--record", str(recording))
-    data, output = run(bed, tmp_path, *words)
-    assert data == {
+    options = (
+        "--cluster",
+        "ssh:gpu[001-004]",
+        "-m",
+        "perf and gpu",
+        "-k",
+        "gemm",
+        "-n",
+        "2",
+        "--record",
+        str(recording),
+    )
+    verdicts, output = run(bed, tmp_path, *options)
+    assert verdicts == {
         "gpu001": {"gpu.gpu_gemm": Verdict.PASS},
         "gpu002": {"gpu.gpu_gemm": Verdict.FAIL},
         "gpu003": {"gpu.gpu_gemm": Verdict.PASS},
@@ -94,16 +105,16 @@ def test_with_workers_of_xdist_only_what_is_selected_is_loaded(bed: Testbed, tmp
 @pytest.mark.parametrize("mark", ["gpu", "preflight and not perf", "prolog"])
 def test_without_perf_in_m_no_node_is_loaded(mark: str, bed: Testbed, tmp_path: Path) -> None:
     recording = tmp_path / "recording"
-    data, output = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-m", mark, "--record", str(recording))
-    assert data["gpu001"].get("gpu.dcgm_diag", Verdict.NOT_APPLICABLE) is Verdict.NOT_APPLICABLE
-    assert "gpu.gpu_gemm" not in data["gpu001"], output
+    verdicts, output = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-m", mark, "--record", str(recording))
+    assert verdicts["gpu001"].get("gpu.dcgm_diag", Verdict.NOT_APPLICABLE) is Verdict.NOT_APPLICABLE
+    assert "gpu.gpu_gemm" not in verdicts["gpu001"], output
     assert not collectors(recording, "gpu001") & COLLECTORS
     assert "loading" not in output
 
 
 def test_without_a_folder_nothing_is_written(bed: Testbed, tmp_path: Path) -> None:
-    data, output = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-m", "perf and storage")
-    assert data == {"gpu001": {"storage.fs_bandwidth": Verdict.NOT_APPLICABLE}}, output
+    verdicts, output = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-m", "perf and storage")
+    assert verdicts == {"gpu001": {"storage.fs_bandwidth": Verdict.NOT_APPLICABLE}}, output
 
 
 def test_no_scratch_file_is_left(bed: Testbed) -> None:

@@ -194,21 +194,21 @@ def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, 
     (tmp_path / "test_own.py").write_text(OWN)
     (tmp_path / "test_broken.py").write_text("import no_such_module\n")
     (tmp_path / "helper.py").write_text("raise SystemExit(1)\n")
-    found = others(pytestconfig, [tmp_path, tmp_path / "test_own.py", Path("/")])
-    assert {(test.words.rpartition(" ")[2], test.needs_pairs) for test in found} == {
+    tests = others(pytestconfig, [tmp_path, tmp_path / "test_own.py", Path("/")])
+    assert {(test.words.rpartition(" ")[2], test.needs_pairs) for test in tests} == {
         ("test_plain", False),
         ("test_gemm", False),
         ("test_fs", False),
         ("test_any", False),
         ("test_between", True),
     }
-    asked = given(markexpr="perf", fs_bandwidth="/fsx")
+    options = given(markexpr="perf", fs_bandwidth="/fsx")
     narrow = given(markexpr="perf", keyword="not any", fs_bandwidth="/fsx")
-    assert collectors_named(narrow, [], found) == {"gpu_gemm", "fs_bandwidth"}
-    assert collectors_named(asked, [], found) == load_options(asked).requested(COLLECTORS)
-    assert collectors_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
-    assert pairs_are_needed(asked, [], found)
-    assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)
+    assert collectors_named(narrow, [], tests) == {"gpu_gemm", "fs_bandwidth"}
+    assert collectors_named(options, [], tests) == load_options(options).requested(COLLECTORS)
+    assert collectors_named(given(markexpr="perf", keyword="gemm"), [], tests) == {"gpu_gemm"}
+    assert pairs_are_needed(options, [], tests)
+    assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], tests)
 
 
 OF_THE_FILE_SYSTEM = """

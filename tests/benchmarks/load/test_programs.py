@@ -71,17 +71,17 @@ def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:
 
 @needs_nodes
 @pytest.mark.parametrize(
-    ("chosen", "words"),
+    ("chosen", "arguments"),
     [
         (LoadOptions(), "-r 2 -j"),
         (LoadOptions(dcgm_level=3, dcgm_parameters="pcie.a=1;memory.b=c"), "-r 3 -p pcie.a=1;memory.b=c -j"),
     ],
 )
-def test_dcgmi_gets_level_and_parameters_as_the_user_chose_them(chosen: LoadOptions, words: str) -> None:
+def test_dcgmi_gets_level_and_parameters_as_the_user_chose_them(chosen: LoadOptions, arguments: str) -> None:
     shown = with_tool(loadable_p5(), "dcgmi", '#!/bin/sh\nprintf \'%s \' "$#" "$@"\n')
     value = evidence_of(shown, "dcgm_diag", replace(chosen, seconds=OPTIONS.seconds)).value
-    assert value["command"] == f"dcgmi diag {words}"
-    assert value["output"] == f"{len(words.split()) + 1} diag {words} "
+    assert value["command"] == f"dcgmi diag {arguments}"
+    assert value["output"] == f"{len(arguments.split()) + 1} diag {arguments} "
 
 
 @needs_nodes
@@ -105,8 +105,8 @@ def test_collectors_run_one_after_another() -> None:
 def test_the_first_python_that_has_pytorch_runs_the_products() -> None:
     value = evidence_of(loadable_p5(), "gpu_gemm").value
     assert value["command"] == f"{TORCH}/bin/python3: torch_gemm"
-    data = json.loads(value["output"])
-    assert (data["torch"], data["type"], len(data["tflops"]), len(data["tflops"][0])) == (
+    result = json.loads(value["output"])
+    assert (result["torch"], result["type"], len(result["tflops"]), len(result["tflops"][0])) == (
         *("2.6.0+cu126", "torch.bfloat16"),
         *(8, 5),
     )
@@ -122,8 +122,8 @@ def test_the_python_that_the_user_names_is_the_only_one_tried() -> None:
 def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
     value = evidence_of(without_file(loadable_p5(), "/usr/bin/nvbandwidth"), "gpu_bandwidth").value
     assert value["by"] == "PyTorch"
-    data = json.loads(value["runs"][0]["output"])["gb_per_s"]
-    assert {direction: len(copies) for direction, copies in data.items()} == {
+    rates = json.loads(value["runs"][0]["output"])["gb_per_s"]
+    assert {direction: len(copies) for direction, copies in rates.items()} == {
         "host to GPU": 8,
         "GPU to host": 8,
         "GPU to GPU": 56,
@@ -150,8 +150,8 @@ def test_the_search_for_pytorch_is_bounded(tmp_path: Path) -> None:
         python = tmp_path / "opt" / f"env{number:03}" / "bin" / "python3"
         python.parent.mkdir(parents=True)
         python.touch(0o755)
-    found, _ = torch_python.candidates(Node(str(tmp_path)), "")
-    assert len(found) == torch_python.MAX_TRIED
+    pythons, _ = torch_python.candidates(Node(str(tmp_path)), "")
+    assert len(pythons) == torch_python.MAX_TRIED
 
 
 def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_path: Path) -> None:
@@ -214,25 +214,25 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = tuple("tcp" if word == "efa" else word for word in programs.EXCHANGE)
-    monkeypatch.setattr(programs, "EXCHANGE", words)
+    command = tuple("tcp" if word == "efa" else word for word in programs.EXCHANGE)
+    monkeypatch.setattr(programs, "EXCHANGE", command)
     monkeypatch.setattr(programs, "LISTEN_S", 300.0)  # a quiet machine needs a second of it
     monkeypatch.setattr(programs, "EXCHANGE_S", 300.0)
     node = Node(collector_s=600.0)
-    data = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
-    assert (data.exit, data.why_not if data.mb_per_s is None else "") == (0, "")
+    run = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
+    assert (run.exit, run.why_not if run.mb_per_s is None else "") == (0, "")
 
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
     node = Node(collector_s=60.0)
-    data = PingpongRun({"domain": "x", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
-    assert data.mb_per_s is None
-    assert data.why_not
+    run = PingpongRun({"domain": "x", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
+    assert run.mb_per_s is None
+    assert run.why_not
 
 
 @needs_nodes
 def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
-    data = evidence_of(loadable_p5(), "efa_loopback").value["domains"]
-    assert len({one["domain"] for one in data}) == len(data) == 32
-    assert {one["exit"] for one in data} == {0}  # the fake refuses to run with shared memory
+    domains = evidence_of(loadable_p5(), "efa_loopback").value["domains"]
+    assert len({domain["domain"] for domain in domains}) == len(domains) == 32
+    assert {domain["exit"] for domain in domains} == {0}  # the fake refuses to run with shared memory

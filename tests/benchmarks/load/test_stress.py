@@ -40,9 +40,9 @@ def test_the_real_one_verifies_cores_and_memory_and_leaves_no_file(
 
 @needs_nodes
 def test_one_that_hangs_is_ended_and_what_it_said_counts() -> None:
-    said = ("stress fail vm: detected 24 bit errors while stressing memory", "stress hangs")
+    symptoms = ("stress fail vm: detected 24 bit errors while stressing memory", "stress hangs")
     chosen = LoadOptions(stress_s=1, seconds={"stress_ng": 25.0})  # it is stopped after 10 of them
-    value = evidence_of(with_speed(loadable_p5(), *said), "stress_ng", chosen).value
+    value = evidence_of(with_speed(loadable_p5(), *symptoms), "stress_ng", chosen).value
     assert value["exit"] is None
     result = evaluated(CHECK, "stress_ng", {"gpu001": value})
     assert result.verdict is Verdict.FAIL
@@ -69,7 +69,7 @@ BERT = [[80.5, "BERT: Error records from previous boot:"], [80.6, "[Hardware Err
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "words"),
+    ("change", "verdict", "message"),
     [
         ({}, Verdict.PASS, ""),
         ({"seconds": 2.0}, Verdict.INCOMPLETE, "stress-ng ran for 2.0 s; expected 60"),
@@ -88,11 +88,11 @@ BERT = [[80.5, "BERT: Error records from previous boot:"], [80.6, "[Hardware Err
     ],
 )
 def test_a_run_counts_by_what_it_verified_and_what_the_kernel_said(
-    change: dict[str, object], verdict: Verdict, words: str
+    change: dict[str, object], verdict: Verdict, message: str
 ) -> None:
     result = evaluated(CHECK, "stress_ng", {"gpu001": {**GOOD, **change}})
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_what_users_of_neuron_devices_may_have_written_into_the_log_fails_no_node() -> None:

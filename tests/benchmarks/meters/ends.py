@@ -13,9 +13,9 @@ GB = 10**9
 
 
 def start(script: str, **environment: str) -> subprocess.Popen[str]:
-    data = {"PATH": SYSTEM_PATH, **environment}
+    variables = {"PATH": SYSTEM_PATH, **environment}
     return subprocess.Popen(
-        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=data
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
     )
 
 

@@ -31,8 +31,10 @@ def test_figures_are_the_medians_of_the_readings_that_succeeded() -> None:
     well = [Reading(busbw_gb_per_s=busbw) for busbw in (470.0, 480.0, 300.0)]
     ill = [Reading(problem="failed"), Reading(busbw_gb_per_s=999.0, is_correct=False), Reading(busbw_gb_per_s=0.0)]
     other = replace(STACK, nccl="2.28.3")
-    found = baseline.figures_of([(P5, STACK, each) for each in well + ill] + [(P5, other, Reading(busbw_gb_per_s=1.0))])
-    assert found == (BaselineFigure(P5, STACK, 470.0, 3), BaselineFigure(P5, other, 1.0, 1))
+    figures = baseline.figures_of(
+        [(P5, STACK, each) for each in well + ill] + [(P5, other, Reading(busbw_gb_per_s=1.0))]
+    )
+    assert figures == (BaselineFigure(P5, STACK, 470.0, 3), BaselineFigure(P5, other, 1.0, 1))
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_a_whole_file_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "b: its JSON cannot be read"),
         ("[" * 100_000, "b: its JSON cannot be read"),
@@ -120,10 +122,10 @@ def test_a_whole_file_is_read() -> None:
         ),
     ],
 )
-def test_a_file_that_is_not_right_is_one_clear_line(text: str, words: str) -> None:
-    with pytest.raises(BaselineError, match=words) as found:
+def test_a_file_that_is_not_right_is_one_clear_line(text: str, message: str) -> None:
+    with pytest.raises(BaselineError, match=message) as error:
         baseline.parse(text, "b")
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:

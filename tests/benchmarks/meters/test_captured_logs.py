@@ -73,8 +73,8 @@ NCCOM: dict[str, tuple[float, int, bool | None]] = {
 @pytest.mark.parametrize("capture", of_topic("nccl-tests"))
 def test_every_captured_log_of_nccl_tests_is_read(capture: Any) -> None:
     read = nccl(capture.text)
-    found = (read.busbw_gb_per_s, read.size_bytes, read.is_correct, read.network)
-    assert found == NCCL[capture.name.removesuffix(".txt")]
+    figures = (read.busbw_gb_per_s, read.size_bytes, read.is_correct, read.network)
+    assert figures == NCCL[capture.name.removesuffix(".txt")]
     assert bool(read.problem) == (read.busbw_gb_per_s is None)
 
 

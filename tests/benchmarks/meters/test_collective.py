@@ -26,7 +26,7 @@ def nccom(text: str, end: int | None = 0) -> Reading:
 
 
 @pytest.mark.parametrize(
-    ("file", "end", "words"),
+    ("file", "end", "message"),
     [
         ("azure-bad-minbytes", 255, "it ended with 255; invalid size specified for 'minbytes'"),
         ("azure-mpi-bad-gpu-count", 5, "it ended with 5; Invalid number of GPUs: 297 requested but only 8 were found."),
@@ -42,10 +42,12 @@ def nccom(text: str, end: int | None = 0) -> Reading:
         ("awsome-p5-srun-prefixed", -9, "signal 9 ended it"),
     ],
 )
-def test_a_run_that_failed_has_no_bandwidth_and_one_line_that_says_why(file: str, end: int | None, words: str) -> None:
+def test_a_run_that_failed_has_no_bandwidth_and_one_line_that_says_why(
+    file: str, end: int | None, message: str
+) -> None:
     read = nccl(sample(f"nccl-tests/{file}.txt").text, end)
     assert read.busbw_gb_per_s is None
-    assert read.problem.startswith(words)
+    assert read.problem.startswith(message)
     assert "\n" not in read.problem
 
 
@@ -70,7 +72,7 @@ def test_a_row_that_nccls_own_lines_cut_in_two_is_put_together(tag: str, times: 
 
 
 @pytest.mark.parametrize(
-    ("network", "said"),
+    ("network", "expected"),
     [
         (f"{EFA_DIRECT}\nNCCL INFO Using network AWS Libfabric", "efa, 32 devices"),
         ("NCCL INFO Using network Socket", "Socket"),
@@ -83,8 +85,8 @@ def test_a_row_that_nccls_own_lines_cut_in_two_is_put_together(tag: str, times: 
         ("", ""),
     ],
 )
-def test_the_network_is_what_nccls_own_lines_name(network: str, said: str) -> None:
-    assert nccl(nccl_log(network=network)).network == said
+def test_the_network_is_what_nccls_own_lines_name(network: str, expected: str) -> None:
+    assert nccl(nccl_log(network=network)).network == expected
 
 
 def test_where_nccl_names_no_network_the_counters_do_and_only_where_they_account_for_the_bytes() -> None:

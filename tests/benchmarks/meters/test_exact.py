@@ -28,10 +28,10 @@ OVER_GLOO = "the ranks exchanged over gloo, not over NCCL: no GPU took part"
 
 def printed(node: int, *changes: Change) -> Output:
     """The output of one of two nodes with four GPUs; changes count the ranks of both."""
-    data: dict[str, Any] = json.loads(exact(*changes))["collectives"]
-    answers = data["answers"][EACH * node : EACH * (node + 1)]
+    collectives: dict[str, Any] = json.loads(exact(*changes))["collectives"]
+    answers = collectives["answers"][EACH * node : EACH * (node + 1)]
     about = {"of_each_node": EACH, "node": node, "host": f"host-{node}", "message_bytes": 4 << 25}
-    return Output(f"a warning of NCCL\n{json.dumps({**data, **about, 'answers': answers})}\n", 0, seconds=31.0)
+    return Output(f"a warning of NCCL\n{json.dumps({**collectives, **about, 'answers': answers})}\n", 0, seconds=31.0)
 
 
 def read(*changes: Change) -> Reading:
@@ -40,18 +40,18 @@ def read(*changes: Change) -> Reading:
 
 
 def test_all_right_is_correct_and_as_fast_as_the_slowest_rank() -> None:
-    found = read()
-    assert (found.is_correct, found.busbw_gb_per_s, found.problem, found.ranks) == (True, 371.2, "", 8)
-    assert (found.hosts, found.size_bytes, found.seconds) == (("host-0", "host-1"), 4 << 25, 31.0)
+    reading = read()
+    assert (reading.is_correct, reading.busbw_gb_per_s, reading.problem, reading.ranks) == (True, 371.2, "", 8)
+    assert (reading.hosts, reading.size_bytes, reading.seconds) == (("host-0", "host-1"), 4 << 25, 31.0)
 
 
 def test_an_end_that_is_killed_after_its_last_word_has_proven_as_much() -> None:
-    found = METER.read(MeterSettings(), (printed(1), replace(printed(0), exit=-9)))
-    assert (found.is_correct, found.problem) == (True, "")
+    reading = METER.read(MeterSettings(), (printed(1), replace(printed(0), exit=-9)))
+    assert (reading.is_correct, reading.problem) == (True, "")
 
 
 @pytest.mark.parametrize(
-    ("change", "words", "culprit"),
+    ("change", "message", "culprit"),
     [
         (exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), "GPU 1 of host-1", "host-1"),
         (exchanged_wrong("all_to_all", 2, [3], (0, 1, 2)), "between GPU 2 of host-0 and GPU 3 of host-0", "host-0"),
@@ -60,25 +60,25 @@ def test_an_end_that_is_killed_after_its_last_word_has_proven_as_much() -> None:
     ],
 )  # fmt: skip
 def test_wrong_elements_fail_the_pair_and_name_a_node_only_where_all_suspects_are_its_own(
-    change: Change, words: str, culprit: str
+    change: Change, message: str, culprit: str
 ) -> None:
-    found = read(change)
-    assert (found.is_correct, found.busbw_gb_per_s, found.culprit) == (False, None, culprit)
-    assert words in found.problem
+    reading = read(change)
+    assert (reading.is_correct, reading.busbw_gb_per_s, reading.culprit) == (False, None, culprit)
+    assert message in reading.problem
 
 
 def test_nodes_that_call_themselves_the_same_are_two_nodes() -> None:
-    def same(data: dict[str, Any]) -> Output:
-        return Output(json.dumps({**data, "host": "localhost"}), 0)
+    def same(report: dict[str, Any]) -> Output:
+        return Output(json.dumps({**report, "host": "localhost"}), 0)
 
     change = exchanged_wrong("all_to_all", 2, [6], (0, 1, 2))
     ends = [same(json.loads(printed(node, change).text.splitlines()[1])) for node in (1, 0)]
-    found = METER.read(MeterSettings(), tuple(ends))
-    assert "the link between GPU 2 of the first node and GPU 2 of the second node" in found.problem
+    reading = METER.read(MeterSettings(), tuple(ends))
+    assert "the link between GPU 2 of the first node and GPU 2 of the second node" in reading.problem
 
 
 @pytest.mark.parametrize(
-    ("outputs", "words"),
+    ("outputs", "message"),
     [
         ((), "it printed nothing"),
         ((Output("", 0), Output("", 0)), "it printed nothing"),
@@ -88,43 +88,43 @@ def test_nodes_that_call_themselves_the_same_are_two_nodes() -> None:
         ((printed(1), Output("[" * 100_000, 0)), "["),
     ],
 )
-def test_what_no_rank_of_an_end_proves_is_not_correct(outputs: tuple[Output, ...], words: str) -> None:
-    found = METER.read(MeterSettings(), outputs)
-    assert (found.busbw_gb_per_s, found.is_correct) == (None, None)
-    assert words in found.problem
+def test_what_no_rank_of_an_end_proves_is_not_correct(outputs: tuple[Output, ...], message: str) -> None:
+    reading = METER.read(MeterSettings(), outputs)
+    assert (reading.busbw_gb_per_s, reading.is_correct) == (None, None)
+    assert message in reading.problem
 
 
 def test_an_operation_that_nccl_did_not_make_and_a_rank_without_an_answer_are_failures() -> None:
-    def refused(data: dict[str, Any]) -> None:
-        data["collectives"]["answers"][6]["operations"][3].update(why="unsupported", rounds=0)
+    def refused(report: dict[str, Any]) -> None:
+        report["collectives"]["answers"][6]["operations"][3].update(why="unsupported", rounds=0)
 
-    def silent(data: dict[str, Any]) -> None:
-        data["collectives"]["answers"][6] = {"error": "no answer in 100 s"}
+    def silent(report: dict[str, Any]) -> None:
+        report["collectives"]["answers"][6] = {"error": "no answer in 100 s"}
 
     assert read(refused).problem == "reduce-scatter of float32 was not made: unsupported"
     assert read(silent).problem == "rank 6: no answer in 100 s"
 
 
 def test_what_processors_exchanged_measures_no_gpu() -> None:
-    found = read(by_processors)
-    assert (found.busbw_gb_per_s, found.is_correct) == (None, None)
-    assert found.problem == f"{OVER_GLOO}; expected nccl"
+    reading = read(by_processors)
+    assert (reading.busbw_gb_per_s, reading.is_correct) == (None, None)
+    assert reading.problem == f"{OVER_GLOO}; expected nccl"
 
 
 def test_sums_that_are_wrong_on_one_node_blame_neither() -> None:
-    found = read(
+    reading = read(
         exchanged_wrong("all_reduce", None, [4, 5, 6, 7], (*range(20),), kind="float32"),
         exchanged_wrong("all_reduce", None, [4], (30, 31), kind="float32"),
     )
-    assert (found.is_correct, found.culprit) == (False, "")
-    assert "whose fault it is cannot be told" in found.problem
+    assert (reading.is_correct, reading.culprit) == (False, "")
+    assert "whose fault it is cannot be told" in reading.problem
 
 
 @pytest.mark.long
 def test_a_node_without_pytorch_says_what_to_do() -> None:
-    found, _ = measured(METER, MeterSettings(program="/bin/false"))
-    assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in found.problem
-    assert found.failure is Failure.NO_PROGRAM
+    reading, _ = measured(METER, MeterSettings(program="/bin/false"))
+    assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in reading.problem
+    assert reading.failure is Failure.NO_PROGRAM
 
 
 def of_two_ends(meter: Meter) -> Reading:
@@ -141,13 +141,13 @@ def of_two_ends(meter: Meter) -> Reading:
 @pytest.mark.long
 def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus() -> None:
     meter = replace(METER, server=partial(server, backend="gloo"), client=partial(client, backend="gloo"))
-    found = of_two_ends(meter)
-    assert found.problem == f"{OVER_GLOO}; expected nccl"  # reported only if the ranks have everything else right
-    assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
+    reading = of_two_ends(meter)
+    assert reading.problem == f"{OVER_GLOO}; expected nccl"  # reported only if the ranks have everything else right
+    assert (reading.is_correct, reading.busbw_gb_per_s) == (None, None)
 
 
 @pytest.mark.long
 def test_ends_without_gpus_say_so_and_measure_nothing() -> None:
-    found = of_two_ends(METER)
-    assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
-    assert "PyTorch does not count its GPUs: AssertionError: Torch not compiled with CUDA enabled" in found.problem
+    reading = of_two_ends(METER)
+    assert (reading.is_correct, reading.busbw_gb_per_s) == (None, None)
+    assert "PyTorch does not count its GPUs: AssertionError: Torch not compiled with CUDA enabled" in reading.problem

@@ -37,7 +37,7 @@ def test_the_largest_of_several_sizes_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "end", "words"),
+    ("text", "end", "message"),
     [
         (
             "[error] util/pingpong.c:408 : failed to connect: Connection refused\n",
@@ -60,10 +60,10 @@ def test_the_largest_of_several_sizes_is_taken() -> None:
         (TABLE.splitlines()[1], 0, "no whole row"),
     ],
 )
-def test_what_is_no_whole_run_of_fi_pingpong_is_a_problem(text: str, end: int | None, words: str) -> None:
+def test_what_is_no_whole_run_of_fi_pingpong_is_a_problem(text: str, end: int | None, message: str) -> None:
     read = pingpong(text, end)
     assert read.busbw_gb_per_s is None
-    assert read.problem.startswith(words)
+    assert read.problem.startswith(message)
 
 
 @pytest.mark.parametrize(

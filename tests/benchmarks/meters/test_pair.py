@@ -58,7 +58,7 @@ def test_lines_before_the_reports_are_passed_over(noise: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (printed({"error": "unable to connect to server: Connection refused"}), "to the server: unable to connect"),
         (
@@ -97,10 +97,10 @@ def test_lines_before_the_reports_are_passed_over(noise: str) -> None:
         ("iperf3: error - unable to create a new stream\n", "to the server: no whole report of iperf3: iperf3: error"),
     ],
 )
-def test_what_is_no_whole_run_of_iperf3_is_a_problem(text: str, words: str) -> None:
+def test_what_is_no_whole_run_of_iperf3_is_a_problem(text: str, message: str) -> None:
     read = iperf(text)
     assert read.busbw_gb_per_s is None
-    assert read.problem.startswith(words)
+    assert read.problem.startswith(message)
     assert read.problem.isprintable()
 
 

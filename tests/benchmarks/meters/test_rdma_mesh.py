@@ -116,8 +116,8 @@ def test_an_end_that_does_not_know_the_secret_is_refused_and_the_other_waits_on(
     comes = ended(start(client(OVER_TCP, "127.0.0.1", port, root), **{SECRET: "another"}))
     assert waits.poll() is None
     waits.kill()
-    found = read(OVER_TCP, (comes, ended(waits)))
-    assert (found.exchanges, comes.exit) == ((), 1)
+    reading = read(OVER_TCP, (comes, ended(waits)))
+    assert (reading.exchanges, comes.exit) == ((), 1)
     assert "OSError" in comes.text
 
 
@@ -148,29 +148,31 @@ def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_name
     tmp_path: Path, tree: Tree, settings: MeterSettings, problem: str
 ) -> None:
     root = written(tmp_path, tree)
-    found = both((root, root), settings)
-    assert (found.exchanges, found.has_succeeded) == ((), False)
-    assert problem in found.problem
-    assert found.culprit
-    assert (found.failure is Failure.NO_PROGRAM) == (tree != OFF)
+    reading = both((root, root), settings)
+    assert (reading.exchanges, reading.has_succeeded) == ((), False)
+    assert problem in reading.problem
+    assert reading.culprit
+    assert (reading.failure is Failure.NO_PROGRAM) == (tree != OFF)
 
 
 @pytest.mark.long
 def test_neither_of_two_nodes_without_rdma_hardware_is_blamed(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
-    found = both((str(tmp_path), str(tmp_path)))
-    assert (found.failure, found.culprit) == (Failure.NO_RDMA, "")
+    reading = both((str(tmp_path), str(tmp_path)))
+    assert (reading.failure, reading.culprit) == (Failure.NO_RDMA, "")
 
 
 def test_programs_that_the_nodes_have_not_in_common_are_said_of_both() -> None:
     ports_of = {"has_devices": True, "ports": [{"fabric": INFINIBAND}]}
     own, theirs = ({"host": host, "programs": {name: "P"}, **ports_of} for host, name in (("a", PERFTEST), ("b", IBV)))
-    said = "clusterproof: a has ib_send_lat, b has ibv_rc_pingpong: no program in common; install the package ibverbs-"
+    message = (
+        "clusterproof: a has ib_send_lat, b has ibv_rc_pingpong: no program in common; install the package ibverbs-"
+    )
     lacking = missing(own, theirs)
-    assert (lacking["error"].startswith(said), lacking.get("failure")) == (True, None)
+    assert (lacking["error"].startswith(message), lacking.get("failure")) == (True, None)
 
 
-WORDS = "Failed status transport retry counter exceeded (12) for wr_id 2"
+ERROR = "Failed status transport retry counter exceeded (12) for wr_id 2"
 
 
 def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
@@ -185,10 +187,10 @@ def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
     ("row", "problem"),
     [
         ({"arrived": True}, ""),
-        ({"ends": [[0, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
-        ({"ends": [[None, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
-        ({"ends": [[None, "local address: LID 0x0000"], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
-        ({"ends": [[1, f"{WORDS}\n"], [None, ""]]}, f"host-b: no answer in its time; host-a: it ended with 1; {WORDS}"),
+        ({"ends": [[0, ""], [1, f"{ERROR}\n"]]}, f"host-b: it ended with 1; {ERROR}"),
+        ({"ends": [[None, ""], [1, f"{ERROR}\n"]]}, f"host-b: it ended with 1; {ERROR}"),
+        ({"ends": [[None, "local address: LID 0x0000"], [1, f"{ERROR}\n"]]}, f"host-b: it ended with 1; {ERROR}"),
+        ({"ends": [[1, f"{ERROR}\n"], [None, ""]]}, f"host-b: no answer in its time; host-a: it ended with 1; {ERROR}"),
         ({"ends": [[None, ""], [None, ""]]}, "host-b: no answer in its time; host-a: no answer in its time"),
         ({"arrived": False, "ends": [[0, ""], [0, ""]]}, "it printed nothing"),
         ({"why": "host-a: mlx5_3 port 1 is 1: DOWN"}, "host-a: mlx5_3 port 1 is 1: DOWN"),
@@ -208,7 +210,7 @@ def test_an_exchange_whose_ends_did_not_meet_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "words"),
+    ("row", "message"),
     [
         ({}, "a failed exchange does not say how it ended"),
         ({"arrived": 1}, "a failed exchange does not say how it ended"),
@@ -223,14 +225,14 @@ def test_an_exchange_whose_ends_did_not_meet_has_not_failed() -> None:
         ({"a": "e" * 70}, "expected RDMA devices"),
     ],
 )
-def test_what_is_no_exchange_is_a_problem_of_the_pair(row: Mapping[str, Any], words: str) -> None:
-    found = reported(row)
-    assert found.exchanges == ()
-    assert words in found.problem
+def test_what_is_no_exchange_is_a_problem_of_the_pair(row: Mapping[str, Any], message: str) -> None:
+    reading = reported(row)
+    assert reading.exchanges == ()
+    assert message in reading.problem
 
 
 @pytest.mark.parametrize(
-    ("outputs", "words"),
+    ("outputs", "message"),
     [
         ((), "it did not end in its time"),
         ((Output("", 0), Output("", None)), "it did not end in its time"),
@@ -239,7 +241,7 @@ def test_what_is_no_exchange_is_a_problem_of_the_pair(row: Mapping[str, Any], wo
         ((Output("", 0), Output("{" * 5000, 0)), "it printed nothing"),
     ],
 )
-def test_ends_that_report_nothing_have_exchanged_nothing(outputs: tuple[Output, ...], words: str) -> None:
-    found = read(MeterSettings(), outputs)
-    assert (found.exchanges, found.has_succeeded) == ((), False)
-    assert words in found.problem
+def test_ends_that_report_nothing_have_exchanged_nothing(outputs: tuple[Output, ...], message: str) -> None:
+    reading = read(MeterSettings(), outputs)
+    assert (reading.exchanges, reading.has_succeeded) == ((), False)
+    assert message in reading.problem

@@ -23,9 +23,9 @@ def racks(nodes: Sequence[str], size: int) -> dict[str, str]:
     return {node: f"r{number // size}" for number, node in enumerate(nodes)}
 
 
-def failed(one: Pair, culprit: str = "") -> Reading:
+def failed(pair: Pair, culprit: str = "") -> Reading:
     """A run that yielded no bandwidth."""
-    return Reading(problem=f"{one} did not end in its time", culprit=culprit)
+    return Reading(problem=f"{pair} did not end in its time", culprit=culprit)
 
 
 class Cluster:
@@ -54,16 +54,16 @@ class Cluster:
         self.random = Random(seed)
         self.turns: dict[str, int] = {}
 
-    def read(self, one: Pair, at_once: int, places: Mapping[str, str]) -> Reading:
+    def read(self, pair: Pair, at_once: int, places: Mapping[str, str]) -> Reading:
         """Measure this pair once."""
-        if one in self.dead_links or set(one) & set(self.dead):
-            return failed(one)
-        share = min(self.nodes.get(node, 1.0) for node in one) * self.links.get(one, 1.0)
-        for node in set(one) & set(self.now_and_then):
+        if pair in self.dead_links or set(pair) & set(self.dead):
+            return failed(pair)
+        share = min(self.nodes.get(node, 1.0) for node in pair) * self.links.get(pair, 1.0)
+        for node in set(pair) & set(self.now_and_then):
             self.turns[node] = self.turns.get(node, 0) + 1
             share *= self.now_and_then[node] if self.turns[node] % 2 else 1.0
-        if not is_inside(one, places):
-            share *= min(self.ways_out.get(places.get(node, ""), 1.0) for node in one)
+        if not is_inside(pair, places):
+            share *= min(self.ways_out.get(places.get(node, ""), 1.0) for node in pair)
         if self.most_at_once:
             share *= min(1.0, self.most_at_once / at_once)
         return Reading(NORMAL_GB_PER_S * self.whole * share * self.random.lognormvariate(0.0, 0.01))
@@ -71,12 +71,14 @@ class Cluster:
 
 def measured(plan: PairPlan, cluster: Cluster) -> list[Measurement]:
     """Run a whole campaign."""
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(plan, data)
+        number, pairs = next_round(plan, measurements)
         if not pairs:
-            return data
-        data += [Measurement(one, number, len(pairs), cluster.read(one, len(pairs), plan.places)) for one in pairs]
+            return measurements
+        measurements += [
+            Measurement(pair, number, len(pairs), cluster.read(pair, len(pairs), plan.places)) for pair in pairs
+        ]
 
 
 def concluded(plan: PairPlan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:
@@ -86,4 +88,4 @@ def concluded(plan: PairPlan, cluster: Cluster, floor_gb_per_s: float | None = N
 
 def verdicts(findings: Iterable[PairFault]) -> set[tuple[Kind, str]]:
     """Each finding with its subject: a node, a pair, a place, or none in particular."""
-    return {(one.kind, one.place or "~".join(one.nodes)) for one in findings}
+    return {(finding.kind, finding.place or "~".join(finding.nodes)) for finding in findings}

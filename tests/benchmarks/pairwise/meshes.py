@@ -68,13 +68,15 @@ def planned(count: int, rack: int = 0, seed: int = 3) -> PairPlan:
 
 def measured(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> list[Measurement]:
     """Run all its rounds."""
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, data)
+        number, pairs = next_round(made, measurements)
         if not pairs:
-            return data
-        tried = [one.pair for one in data]
-        data += [Measurement(one, number, len(pairs), wiring.read(one, rails, tried.count(one))) for one in pairs]
+            return measurements
+        tried = [measurement.pair for measurement in measurements]
+        measurements += [
+            Measurement(pair, number, len(pairs), wiring.read(pair, rails, tried.count(pair))) for pair in pairs
+        ]
 
 
 def concluded(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> Mesh:
@@ -84,7 +86,7 @@ def concluded(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> Mesh:
 
 def said(mesh: Mesh) -> set[tuple[MeshKind, str]]:
     """Each finding with its subject: `n001`, `n001+2` with the rail, or a rail alone."""
-    return {(one.kind, _whom(one.kind, one.nodes, one.rails)) for one in mesh.findings}
+    return {(finding.kind, _whom(finding.kind, finding.nodes, finding.rails)) for finding in mesh.findings}
 
 
 def _whom(kind: MeshKind, nodes: Sequence[str], rails: Iterable[int]) -> str:

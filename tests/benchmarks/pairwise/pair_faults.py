@@ -51,7 +51,7 @@ class PairFault:
 
     name: str
     put: Change = lambda _cluster: None
-    touch: Touch = lambda one: one
+    touch: Touch = lambda measurement: measurement
     expect: Mapping[str, Verdict] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     nodes: int = NODES
@@ -70,14 +70,14 @@ def run_of(fault: PairFault) -> PairwiseRun:
     fault.put(cluster)
     made = plan(nodes, cluster.racks, -log(0.95), seed=7)
     made = replace(made, absent=frozenset(fault.absent))
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, data)
+        number, pairs = next_round(made, measurements)
         if not pairs or (fault.first_rounds_only and number >= len(made.first)):
             break
-        data += [fault.touch(_as_nccl(one)) for one in cluster.measure(pairs, number)]
+        measurements += [fault.touch(_as_nccl(measurement)) for measurement in cluster.measure(pairs, number)]
     about = {"meter": "nccl-tests", "key": dict(fault.key), "groups": "doubling" if fault.touch_group else ""}
-    campaign = Campaign(Journal(made, about, fault.absent, tuple(data), ""))
+    campaign = Campaign(Journal(made, about, fault.absent, tuple(measurements), ""))
     return PairwiseRun((replace(campaign, journal=replace(campaign.journal, **_of_groups(fault, campaign))),))
 
 
@@ -87,7 +87,7 @@ def _of_groups(fault: PairFault, pairs: Campaign) -> dict[str, Any]:
     limits = GroupLimits(0.05, 0.7, 0.33, pairs.pairs_gb_per_s)
     measured: list[GroupMeasurement] = []
     while fault.touch_group and (groups := next_groups(plan, limits, measured)):
-        times = Counter(one.group for one in measured)
+        times = Counter(measurement.group for measurement in measured)
         measured += [GroupMeasurement(group, len(groups), fault.touch_group(group, times[group])) for group in groups]
     return {"group_plan": plan, "groups": tuple(measured)} if fault.touch_group else {}
 
@@ -107,10 +107,12 @@ def write_recording(fault: PairFault, folder: Path, names_there: Sequence[str]) 
     file.write_text(text, encoding="utf-8")
 
 
-def _as_nccl(one: Measurement) -> Measurement:
-    if one.reading.busbw_gb_per_s is None:
-        return replace(one, reading=replace(one.reading, problem="no answer", is_correct=None))
-    return replace(one, reading=replace(one.reading, network=WELL, is_correct=True, size_bytes=SIZE_BYTES))
+def _as_nccl(measurement: Measurement) -> Measurement:
+    if measurement.reading.busbw_gb_per_s is None:
+        return replace(measurement, reading=replace(measurement.reading, problem="no answer", is_correct=None))
+    return replace(
+        measurement, reading=replace(measurement.reading, network=WELL, is_correct=True, size_bytes=SIZE_BYTES)
+    )
 
 
 def _slow(node: str, share: float) -> Change:
@@ -120,9 +122,9 @@ def _slow(node: str, share: float) -> Change:
     return put
 
 
-def _link(one: Pair, share: float) -> Change:
+def _link(link: Pair, share: float) -> Change:
     def put(cluster: Simulated) -> None:
-        cluster.slow_links = {one: share}
+        cluster.slow_links = {link: share}
 
     return put
 
@@ -156,47 +158,52 @@ def _spine(share: float) -> Change:
 
 
 def _network(of: str, node: str = "") -> Touch:
-    def touch(one: Measurement) -> Measurement:
-        is_hit = one.reading.busbw_gb_per_s and (not node or node in one.pair)
-        return replace(one, reading=replace(one.reading, network=of)) if is_hit else one
+    def touch(measurement: Measurement) -> Measurement:
+        is_hit = measurement.reading.busbw_gb_per_s and (not node or node in measurement.pair)
+        return replace(measurement, reading=replace(measurement.reading, network=of)) if is_hit else measurement
 
     return touch
 
 
 def _wrong(*of: str) -> Touch:
-    def touch(one: Measurement) -> Measurement:
-        if not set(of) <= set(one.pair):
-            return one
-        return replace(one, reading=Reading(is_correct=False, problem="3 values are wrong", network=WELL))
+    def touch(measurement: Measurement) -> Measurement:
+        if not set(of) <= set(measurement.pair):
+            return measurement
+        return replace(measurement, reading=Reading(is_correct=False, problem="3 values are wrong", network=WELL))
 
     return touch
 
 
 def _without_program(node: str = "") -> Touch:
-    def touch(one: Measurement) -> Measurement:
-        if node and node not in one.pair:
-            return one
-        problem = f"clusterproof: {node or one.pair.a}: all_reduce_perf is not installed; install nccl-tests"
-        return replace(one, reading=Reading(problem=problem, culprit=node, failure=Failure.NO_PROGRAM))
+    def touch(measurement: Measurement) -> Measurement:
+        if node and node not in measurement.pair:
+            return measurement
+        problem = f"clusterproof: {node or measurement.pair.a}: all_reduce_perf is not installed; install nccl-tests"
+        return replace(measurement, reading=Reading(problem=problem, culprit=node, failure=Failure.NO_PROGRAM))
 
     return touch
 
 
 def _taken(node: str) -> Touch:
-    def touch(one: Measurement) -> Measurement:
-        if node not in one.pair:
-            return one
+    def touch(measurement: Measurement) -> Measurement:
+        if node not in measurement.pair:
+            return measurement
         why = "busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0; expected all free"
-        return replace(one, reading=Reading(problem=f"{node} did not answer: {why}", failure=Failure.NOT_AT_FAULT))
+        return replace(
+            measurement, reading=Reading(problem=f"{node} did not answer: {why}", failure=Failure.NOT_AT_FAULT)
+        )
 
     return touch
 
 
 def _now_and_then(node: str, rounds: tuple[int, ...]) -> Touch:
-    def touch(one: Measurement) -> Measurement:
-        if node not in one.pair or one.round not in rounds:
-            return one
-        return replace(one, reading=replace(one.reading, busbw_gb_per_s=(one.reading.busbw_gb_per_s or 0.0) * 0.7))
+    def touch(measurement: Measurement) -> Measurement:
+        if node not in measurement.pair or measurement.round not in rounds:
+            return measurement
+        return replace(
+            measurement,
+            reading=replace(measurement.reading, busbw_gb_per_s=(measurement.reading.busbw_gb_per_s or 0.0) * 0.7),
+        )
 
     return touch
 

@@ -41,8 +41,8 @@ def test_without_a_floor_a_cluster_that_is_slow_alike_is_normal() -> None:
 
 
 def test_contention_in_the_whole_cluster_is_not_taken_for_its_configuration() -> None:
-    found = Case(32, {"most_at_once": 10}).concluded()
-    assert verdicts(found.findings) == {(Kind.CONTENTION, "")}
+    analysis = Case(32, {"most_at_once": 10}).concluded()
+    assert verdicts(analysis.findings) == {(Kind.CONTENTION, "")}
 
 
 @pytest.mark.parametrize("cluster", [{"nodes": {"n004": 0.8}}, {"dead": {"n004"}}])
@@ -50,8 +50,8 @@ def test_a_budget_that_ends_with_the_first_round_leaves_both_ends_of_a_slow_pair
     cluster: dict[str, object],
 ) -> None:
     made = Case(16, cluster).plan
-    first = [one for one in measured(made, Cluster(**cluster)) if one.round == 0]  # type: ignore[arg-type]
-    ends = next(one.pair.nodes for one in first if "n004" in one.pair.nodes)
+    first = [measurement for measurement in measured(made, Cluster(**cluster)) if measurement.round == 0]  # type: ignore[arg-type]
+    ends = next(measurement.pair.nodes for measurement in first if "n004" in measurement.pair.nodes)
     assert verdicts(analyse(first, made.settings).findings) == {(Kind.INCONCLUSIVE, node) for node in ends}
 
 
@@ -69,20 +69,20 @@ def test_a_slow_node_is_named_with_its_numbers() -> None:
     assert estimate.low < 0.1 < estimate.high
     assert estimate.measurements == len(finding.pairs) == estimate.partners == FIRST_ROUNDS + RETESTS
     assert estimate.confidence > 0.999
-    assert all("n004" in one.nodes for one in finding.pairs)
+    assert all("n004" in link.nodes for link in finding.pairs)
 
 
 @pytest.mark.long
 def test_the_most_slow_node_comes_first() -> None:
-    found = Case(32, {"nodes": {"n001": 0.9, "n002": 0.7, "n030": 0.5}}).concluded()
-    assert [one.nodes for one in found.findings] == [("n030",), ("n002",), ("n001",)]
+    analysis = Case(32, {"nodes": {"n001": 0.9, "n002": 0.7, "n030": 0.5}}).concluded()
+    assert [finding.nodes for finding in analysis.findings] == [("n030",), ("n002",), ("n001",)]
 
 
 @pytest.mark.long
 def test_every_node_that_was_measured_has_its_estimate() -> None:
-    found = Case(16, {"nodes": {"n004": 0.9}}).concluded()
-    assert set(found.estimates) == set(names(16))
-    assert all(abs(found.estimates[node].slower) < 0.04 for node in names(16) if node != "n004")
+    analysis = Case(16, {"nodes": {"n004": 0.9}}).concluded()
+    assert set(analysis.estimates) == set(names(16))
+    assert all(abs(analysis.estimates[node].slower) < 0.04 for node in names(16) if node != "n004")
 
 
 @pytest.mark.long
@@ -125,51 +125,53 @@ def test_two_nodes_have_nobody_to_be_compared_with_but_a_floor() -> None:
 
 
 def test_neither_of_two_failing_nodes_is_named() -> None:
-    found = Case(2, {"dead": {"n001"}}).concluded()
-    assert {one.kind for one in found.findings} == {Kind.INCONCLUSIVE}
+    analysis = Case(2, {"dead": {"n001"}}).concluded()
+    assert {finding.kind for finding in analysis.findings} == {Kind.INCONCLUSIVE}
 
 
 def test_the_end_that_the_runs_themselves_name_is_the_failing_one() -> None:
-    one = pair("n000", "n001")
-    data = [Measurement(one, number, 1, failed(one, "n001")) for number in range(2)]
-    found = analyse(data, AnalysisSettings(MIN_EFFECT, {}, 4))
-    assert (Kind.FAILING_NODE, "n001") in verdicts(found.findings)
-    assert (Kind.FAILING_NODE, "n000") not in verdicts(found.findings)
+    link = pair("n000", "n001")
+    measurements = [Measurement(link, number, 1, failed(link, "n001")) for number in range(2)]
+    analysis = analyse(measurements, AnalysisSettings(MIN_EFFECT, {}, 4))
+    assert (Kind.FAILING_NODE, "n001") in verdicts(analysis.findings)
+    assert (Kind.FAILING_NODE, "n000") not in verdicts(analysis.findings)
 
 
 def test_one_run_that_failed_flags_no_node() -> None:
-    data = measured(Case(16, {}).plan, Cluster())
-    data[3] = replace(data[3], reading=failed(data[3].pair))
-    found = analyse(data, Case(16, {}).plan.settings)
-    assert not {one.kind for one in found.findings} & {Kind.FAILING_NODE, Kind.FAILING_LINK, Kind.SLOW_NODE}
+    measurements = measured(Case(16, {}).plan, Cluster())
+    measurements[3] = replace(measurements[3], reading=failed(measurements[3].pair))
+    analysis = analyse(measurements, Case(16, {}).plan.settings)
+    assert not {finding.kind for finding in analysis.findings} & {Kind.FAILING_NODE, Kind.FAILING_LINK, Kind.SLOW_NODE}
 
 
 def test_a_slow_node_of_which_some_runs_failed_is_named_once_with_both() -> None:
     made = Case(16, {}).plan
-    data = measured(made, Cluster(nodes={"n004": 0.5}))
-    of_it = [number for number, one in enumerate(data) if "n004" in one.pair.nodes]
+    measurements = measured(made, Cluster(nodes={"n004": 0.5}))
+    of_it = [number for number, measurement in enumerate(measurements) if "n004" in measurement.pair.nodes]
     for number in of_it[:2]:
-        data[number] = replace(data[number], reading=failed(data[number].pair))
-    found = analyse(data, made.settings)
-    (finding,) = [one for one in found.findings if "n004" in one.nodes]
+        measurements[number] = replace(measurements[number], reading=failed(measurements[number].pair))
+    analysis = analyse(measurements, made.settings)
+    (finding,) = [finding for finding in analysis.findings if "n004" in finding.nodes]
     assert (finding.kind, finding.failures, finding.attempts) == (Kind.SLOW_NODE, 2, len(of_it))
     assert finding.words.startswith(f"besides, 2 of {len(of_it)} measurements failed: ")
-    assert {data[number].pair for number in of_it} == set(finding.pairs)
+    assert {measurements[number].pair for number in of_it} == set(finding.pairs)
 
 
 @pytest.mark.long
 def test_a_node_that_is_slow_now_and_then_is_kept_and_not_averaged_away() -> None:
-    found = Case(64, {"now_and_then": {"n010": 0.6}}).concluded()
-    about = [one for one in found.findings if "n010" in one.nodes]
-    assert [one.kind for one in about] == [Kind.INTERMITTENT]
+    analysis = Case(64, {"now_and_then": {"n010": 0.6}}).concluded()
+    about = [finding for finding in analysis.findings if "n010" in finding.nodes]
+    assert [finding.kind for finding in about] == [Kind.INTERMITTENT]
     assert "are slow, by up to 4" in about[0].words
     assert about[0].words.endswith("the others are well")
 
 
 def test_what_was_not_measured_again_is_not_named_yet() -> None:
     made = Case(16, {}).plan
-    data = [one for one in measured(made, Cluster(nodes={"n004": 0.8})) if one.round < 4]
-    finding = the_only(analyse(data, made.settings))
+    measurements = [
+        measurement for measurement in measured(made, Cluster(nodes={"n004": 0.8})) if measurement.round < 4
+    ]
+    finding = the_only(analyse(measurements, made.settings))
     assert (finding.kind, finding.nodes) == (Kind.INCONCLUSIVE, ("n004",))
     assert "measure it with more" in finding.words
 

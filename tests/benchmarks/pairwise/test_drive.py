@@ -46,8 +46,8 @@ class Made:
             raise Unusable("the partition is gone")
         self.batches.append(tuple(pairs))
         self.now_s += RUN_S
-        for one in reversed(pairs):
-            measured(one, self.cluster.read(one, len(pairs), self.places))
+        for link in reversed(pairs):
+            measured(link, self.cluster.read(link, len(pairs), self.places))
 
     def close(self) -> None:
         """Do nothing."""
@@ -90,7 +90,7 @@ PLAN = plan(names(16), {}, 0.0513)
 
 def test_a_campaign_ends_with_the_slow_node_named_and_nothing_left_out(driven: Driven) -> None:
     journal = driven.drive(PLAN)
-    assert [one.nodes for one in analyse(journal.measurements, PLAN.settings).findings] == [("n003",)]
+    assert [finding.nodes for finding in analyse(journal.measurements, PLAN.settings).findings] == [("n003",)]
     assert journal.ended == ""
     assert read(driven.path) == journal
 
@@ -98,15 +98,15 @@ def test_a_campaign_ends_with_the_slow_node_named_and_nothing_left_out(driven: D
 def test_pairs_of_a_round_run_together(driven: Driven) -> None:
     journal = driven.drive(PLAN)
     assert driven.launcher.batches[:FIRST_ROUNDS] == PLAN.first
-    assert {one.at_once for one in journal.measurements if one.round < FIRST_ROUNDS} == {8}
+    assert {measurement.at_once for measurement in journal.measurements if measurement.round < FIRST_ROUNDS} == {8}
 
 
 def test_no_more_pairs_run_at_once_than_may(driven: Driven) -> None:
     journal = driven.drive(PLAN, at_once=3)
     assert list(map(len, driven.launcher.batches[:6])) == [3, 3, 2, 3, 3, 2]
-    assert max(one.at_once for one in journal.measurements) == 3
-    batches = {(one.round, one.pair): one.at_once for one in journal.measurements}
-    assert all(batches[0, one] == len(batch) for batch in driven.launcher.batches[:3] for one in batch)
+    assert max(measurement.at_once for measurement in journal.measurements) == 3
+    batches = {(measurement.round, measurement.pair): measurement.at_once for measurement in journal.measurements}
+    assert all(batches[0, link] == len(batch) for batch in driven.launcher.batches[:3] for link in batch)
 
 
 def test_every_measurement_is_on_the_disk_before_the_next_batch(driven: Driven) -> None:
@@ -141,10 +141,10 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was_and_repeats_nothing(driv
         driven.drive(PLAN, at_once=3)
     driven.launcher.ends_after = None
     journal = driven.drive(PLAN, at_once=3)
-    measured = [(one.round, one.pair) for one in journal.measurements]
+    measured = [(measurement.round, measurement.pair) for measurement in journal.measurements]
     assert len(measured) == len(set(measured))
-    assert set(PLAN.first[0]) == {one for number, one in measured if not number}
-    assert [one.nodes for one in analyse(journal.measurements, PLAN.settings).findings] == [("n003",)]
+    assert set(PLAN.first[0]) == {link for number, link in measured if not number}
+    assert [finding.nodes for finding in analyse(journal.measurements, PLAN.settings).findings] == [("n003",)]
 
 
 def test_what_has_ended_is_not_begun_again(driven: Driven) -> None:
@@ -159,8 +159,8 @@ def test_with_too_little_time_there_are_fewer_first_rounds_so_that_suspects_are_
     journal = driven.drive(PLAN, budget_s=(RETEST_ROUNDS + 3) * RUN_S)
     assert journal.plan.first_rounds == 3
     assert journal.ended == "first rounds 4 to 4 (8 pairs)"
-    assert max(one.round for one in journal.measurements) == 3 + RETESTS - 1
-    assert [one.nodes for one in analyse(journal.measurements, journal.plan.settings).findings] == [("n003",)]
+    assert max(measurement.round for measurement in journal.measurements) == 3 + RETESTS - 1
+    assert [finding.nodes for finding in analyse(journal.measurements, journal.plan.settings).findings] == [("n003",)]
 
 
 def test_how_many_first_rounds_there_is_time_for_is_kept_for_those_who_resume(driven: Driven) -> None:
@@ -203,9 +203,9 @@ def test_suspects_come_before_pairs_of_good_nodes_so_that_these_are_left_out_fir
 
 
 def test_pairs_that_a_person_asks_for_are_never_made_fewer_to_ask_again(driven: Driven) -> None:
-    asked = (pair("n000", "n001"), pair("n001", "n002"), pair("n002", "n003"))
-    journal = driven.drive(replace(PLAN, asked=asked), budget_s=2 * RUN_S, at_once=1)
-    assert [one.pair for one in journal.measurements] == [asked[0], asked[2]]
+    pairs = (pair("n000", "n001"), pair("n001", "n002"), pair("n002", "n003"))
+    journal = driven.drive(replace(PLAN, asked=pairs), budget_s=2 * RUN_S, at_once=1)
+    assert [measurement.pair for measurement in journal.measurements] == [pairs[0], pairs[2]]
     assert journal.ended == "1 pairs of round 2 (n001~n002), and what would have followed"
 
 
@@ -214,8 +214,8 @@ def test_progress_is_reported_after_each_batch(driven: Driven) -> None:
     driven.drive(PLAN, at_once=4)
     assert driven.data[0] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 4, 15 * RUN_S)
     assert driven.data[1] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 8, 14 * RUN_S)
-    assert [one.measured for one in driven.data] == sorted(one.measured for one in driven.data)
-    assert all(one.seconds_left >= after.seconds_left for one, after in pairwise(driven.data))
+    assert [progress.measured for progress in driven.data] == sorted(progress.measured for progress in driven.data)
+    assert all(before.seconds_left >= after.seconds_left for before, after in pairwise(driven.data))
     assert len(driven.data) == len(driven.launcher.batches)
 
 
@@ -248,11 +248,11 @@ def test_pairs_that_were_interrupted_are_not_kept_as_failures(driven: Driven) ->
     driven.launcher.late()
     first, second = PLAN.first[:2]
     kept = read(driven.path)
-    assert [(one.pair, one.reading.problem) for one in kept.measurements] == [
-        (one, "") for one in (*reversed(first), second[0])
+    assert [(measurement.pair, measurement.reading.problem) for measurement in kept.measurements] == [
+        (link, "") for link in (*reversed(first), second[0])
     ]
     driven.launcher = Made()
-    assert {one.reading.problem for one in driven.drive(PLAN).measurements} == {""}
+    assert {measurement.reading.problem for measurement in driven.drive(PLAN).measurements} == {""}
 
 
 def test_readings_are_kept_as_they_are(driven: Driven) -> None:
@@ -263,15 +263,15 @@ def test_readings_are_kept_as_they_are(driven: Driven) -> None:
 
         def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
             self.batches.append(tuple(pairs))
-            for one in pairs:
-                measured(one, reading)
+            for link in pairs:
+                measured(link, reading)
 
     driven.launcher = Same()
     journal = driven.drive(PLAN)
     assert (
-        {one.reading for one in read(driven.path).measurements}
+        {measurement.reading for measurement in read(driven.path).measurements}
         == {reading}
-        == {one.reading for one in journal.measurements}
+        == {measurement.reading for measurement in journal.measurements}
     )
 
 

@@ -39,8 +39,8 @@ SIGNALS = [
 
 def with_fi_pingpong(image: NodeImage) -> NodeImage:
     """The image with this machine's fi_pingpong, if there is one, at the path of EFA's installer."""
-    found = shutil.which("fi_pingpong")
-    files = {"/opt/amazon/efa/bin/fi_pingpong": File(Path(found).read_bytes(), 0o755)} if found else {}
+    path = shutil.which("fi_pingpong")
+    files = {"/opt/amazon/efa/bin/fi_pingpong": File(Path(path).read_bytes(), 0o755)} if path else {}
     return replace(image, files={**image.files, **files}, whole_machine=True)
 
 
@@ -62,15 +62,17 @@ class TestOverSsh:
         assert "::test_all_were_measured PASSED" in ran.output, ran.output
         assert ran.failed("not_a_straggler") == ["n3"], ran.output
         assert ran.failed("pairwise_busbw") == [], ran.output
-        said = next(one.message for one in ran.results if (one.check, one.node) == ("network.not_a_straggler", "n3"))
-        assert re.match(r"\d\d(\.\d)? % slower than normal \(\d.*, \d+ measurements with \d partners", said)
+        message = next(
+            result.message for result in ran.results if (result.check, result.node) == ("network.not_a_straggler", "n3")
+        )
+        assert re.match(r"\d\d(\.\d)? % slower than normal \(\d.*, \d+ measurements with \d partners", message)
         assert "pairs: round 1 of at most 8" in ran.output
         again = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}")
         assert again.verdicts("not_a_straggler") == ran.verdicts("not_a_straggler")
         assert again.verdicts("pairwise_busbw") == ran.verdicts("pairwise_busbw")
-        data = json.loads(figures.read_text())
-        data["figures"][0]["busbw_gb_per_s"] *= 2
-        figures.write_text(json.dumps(data))
+        baseline = json.loads(figures.read_text())
+        baseline["figures"][0]["busbw_gb_per_s"] *= 2
+        figures.write_text(json.dumps(baseline))
         under = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", "--baseline", str(figures))
         assert set(under.verdicts("pairwise_busbw").values()) == {Verdict.FAIL}, under.output
         assert under.failed("not_a_straggler") == [], "where all pairs are under the floor no node is flagged"
@@ -89,10 +91,10 @@ class TestOverSsh:
             ran = run(bed, tmp_path, "--cluster", str(cluster), *QUICK_IPERF, "--pairs", "full")
         assert ran.failed("not_a_straggler") == [], ran.output
         concerned = {
-            one.node
-            for one in ran.results
-            for finding in one.findings
-            if one.check == "network.not_a_straggler"
+            result.node
+            for result in ran.results
+            for finding in result.findings
+            if result.check == "network.not_a_straggler"
             and finding.verdict is Verdict.CONCERN
             and finding.message.startswith("a (n[1-3]) is")
         }
@@ -109,7 +111,9 @@ class TestOverSsh:
         )
         ran = run(bed, tmp_path, "--cluster", str(cluster), *QUICK_IPERF, "--pairs", "n2~n3")
         assert [file.name for file in ran.recording.glob("pairwise*.jsonl")] == ["pairwise.jsonl"], ran.output
-        assert {str(one.pair) for one in read(ran.recording / "pairwise.jsonl").measurements} == {"n2~n3"}
+        assert {str(measurement.pair) for measurement in read(ran.recording / "pairwise.jsonl").measurements} == {
+            "n2~n3"
+        }
         others = {
             name: verdict for name, verdict in ran.verdicts("not_a_straggler").items() if name not in ("n2", "n3")
         }
@@ -128,7 +132,7 @@ class TestOverSsh:
         whole = run(bed, tmp_path, *options, "--resume", str(stopped.recording))
         after = read(stopped.recording / "pairwise.jsonl").measurements
         assert after[: len(before)] == before
-        assert len({(one.pair, one.round) for one in after}) == len(after)
+        assert len({(measurement.pair, measurement.round) for measurement in after}) == len(after)
         assert set(whole.verdicts("not_a_straggler").values()) == {Verdict.PASS}, whole.output
 
     @pytest.mark.parametrize("stop", SIGNALS)
@@ -138,11 +142,11 @@ class TestOverSsh:
         options = ("--cluster", "ssh:n[1-4]", "--meter", "iperf3", "--meter-options=-t 2 -O 0", "--pairs-at-once", "2")
         recording = tmp_path / "recording"
         with wires(bed, NAMES[:4]):
-            said = interrupted(bed, recording, stop, *options)
+            output = interrupted(bed, recording, stop, *options)
             kept = read(recording / "pairwise.jsonl")
-            assert {one.reading.problem for one in kept.measurements} == {""}
+            assert {measurement.reading.problem for measurement in kept.measurements} == {""}
             assert kept.measurements
-            (again,) = re.findall(r"to go on: (pytest .*)", said)
+            (again,) = re.findall(r"to go on: (pytest .*)", output)
             ran = run(bed, tmp_path, *shlex.split(again)[1:], "--record", str(recording))
         assert set(ran.verdicts("not_a_straggler").values()) == {Verdict.PASS}, ran.output
         after = read(recording / "pairwise.jsonl").measurements
@@ -158,7 +162,7 @@ class TestOverSsh:
 
 
 def test_options_that_make_no_sense_are_refused_in_one_line(runs: Runs) -> None:
-    for options, said in (
+    for options, message in (
         (("--pairs", "n1~"), "--pairs is 'n1~'; expected quick, full, or A~B"),
         (("--groups", "2"), "--groups is '2'; expected doubling, all, or sizes of 3 nodes and more, as 4,16,all"),
         (("--groups", "all,some"), "--groups is 'all,some'; expected doubling, all, or sizes of 3 nodes and more"),
@@ -171,4 +175,4 @@ def test_options_that_make_no_sense_are_refused_in_one_line(runs: Runs) -> None:
     ):
         ran = runs.run("--cluster", "demo", *options, *CHECKS)
         assert ran.ret == 4
-        assert said in ran.stderr.str()
+        assert message in ran.stderr.str()

@@ -40,7 +40,7 @@ def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_pat
 
         killer = threading.Thread(target=die)
         killer.start()
-        data = run(
+        outcome = run(
             bed,
             tmp_path,
             "--cluster",
@@ -54,9 +54,9 @@ def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_pat
             str(recording),
         )
         killer.join()
-    assert data.failed("not_a_straggler") == ["n5"], data.output
-    others = [verdict for node, verdict in data.verdicts("not_a_straggler").items() if node != "n5"]
-    assert set(others) <= {Verdict.PASS, Verdict.CONCERN}, data.output
+    assert outcome.failed("not_a_straggler") == ["n5"], outcome.output
+    others = [verdict for node, verdict in outcome.verdicts("not_a_straggler").items() if node != "n5"]
+    assert set(others) <= {Verdict.PASS, Verdict.CONCERN}, outcome.output
 
 
 @needs_slurm

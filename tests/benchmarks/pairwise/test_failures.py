@@ -39,8 +39,8 @@ def test_a_journal_from_before_failures_had_kinds_has_them_in_its_words(
 
 
 def test_where_a_journal_says_the_kind_of_a_failure_its_words_are_for_people_alone(path: Path) -> None:
-    (one,) = measured_older(path, {"problem": "no RDMA device on either node", "failure": ""})
-    assert one.reading.failure is None
+    (measurement,) = measured_older(path, {"problem": "no RDMA device on either node", "failure": ""})
+    assert measurement.reading.failure is None
     with pytest.raises(JournalError, match="'a fan' is not a valid Failure"):
         measured_older(path, {"problem": "x", "failure": "a fan"})
 

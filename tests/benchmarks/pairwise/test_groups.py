@@ -138,7 +138,7 @@ def test_where_all_is_well_each_size_is_measured_once_and_its_groups_at_the_same
     launcher = Made()
     journal = driven(tmp_path / "pairwise.jsonl", plan(16), launcher)
     assert [(len(batch), len(batch[0].nodes)) for batch in launcher.batches] == [(4, 4), (2, 8), (1, 16)]
-    assert {one.at_once for one in journal.groups if len(one.group.nodes) == 4} == {4}
+    assert {measurement.at_once for measurement in journal.groups if len(measurement.group.nodes) == 4} == {4}
     assert MeasuredGroups(journal.groups).description() == "4 nodes 360 GB/s, 8 nodes 360 GB/s, 16 nodes 360 GB/s"
 
 
@@ -180,12 +180,12 @@ def test_what_was_measured_before_an_interruption_is_not_measured_again(tmp_path
     launcher = Made()
     journal = driven(path, plan(16), launcher, before=read(path))
     assert launcher.sizes == [8, 16]
-    assert [len(one.group.nodes) for one in journal.groups] == [4, 4, 4, 4, 8, 8, 16]
+    assert [len(measurement.group.nodes) for measurement in journal.groups] == [4, 4, 4, 4, 8, 8, 16]
 
 
 def test_two_groups_of_a_size_have_no_third_to_say_which_is_slow() -> None:
     measured = tuple(GroupMeasurement(group, 2, share(8, "n000", 0.5)(group, 0)) for group in plan(16).by_size[8])
-    assert [MeasuredGroups(measured).others_gb_per_s(one.group) for one in measured] == [None, None]
+    assert [MeasuredGroups(measured).others_gb_per_s(measurement.group) for measurement in measured] == [None, None]
 
 
 def test_groups_across_racks_are_compared_with_one_another_alone() -> None:
@@ -207,7 +207,7 @@ def test_groups_that_are_planned_no_more_are_not_read_again(tmp_path: Path) -> N
     first = driven(path, plan(8, "4"), Made())
     without = plan_groups("4", [node for node in names(8) if node != "n001"], {})
     again = driven(path, without, Made(), before=first)
-    assert {one.group for one in again.groups} == set(without.groups)
+    assert {measurement.group for measurement in again.groups} == set(without.groups)
 
 
 def test_groups_that_have_a_small_share_of_what_pairs_have_are_measured_once_more(tmp_path: Path) -> None:

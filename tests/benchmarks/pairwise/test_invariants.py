@@ -36,8 +36,8 @@ READINGS = st.one_of(
 def any_measurements(draw: st.DrawFn) -> list[Measurement]:
     nodes = names(draw(st.integers(2, 7)))
     pairs = st.lists(st.sampled_from(nodes), min_size=2, max_size=2, unique=True).map(lambda two: pair(*two))
-    one = st.builds(Measurement, pairs, st.integers(0, 8), st.integers(1, 3), READINGS)
-    return draw(st.lists(one, max_size=30))
+    measurement = st.builds(Measurement, pairs, st.integers(0, 8), st.integers(1, 3), READINGS)
+    return draw(st.lists(measurement, max_size=30))
 
 
 @pytest.mark.long
@@ -46,8 +46,10 @@ def any_measurements(draw: st.DrawFn) -> list[Measurement]:
 def test_it_comes_to_something_whatever_was_measured(
     data: list[Measurement], in_places: bool, floor: float | None
 ) -> None:
-    found = analyse(data, AnalysisSettings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
-    assert {node for one in found.findings for node in one.nodes} <= {node for one in data for node in one.pair}
+    analysis = analyse(data, AnalysisSettings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
+    assert {node for finding in analysis.findings for node in finding.nodes} <= {
+        node for measurement in data for node in measurement.pair
+    }
 
 
 @functools.cache
@@ -57,13 +59,20 @@ def campaign(name: str) -> tuple[PairPlan, list[Measurement]]:
     return case.plan, measured(case.plan, Cluster(**case.cluster))  # type: ignore[arg-type]
 
 
-def renamed(one: Measurement, names: Mapping[str, str]) -> Measurement:
-    culprit = names.get(one.reading.culprit, "")
-    return replace(one, pair=pair(*(names[node] for node in one.pair)), reading=replace(one.reading, culprit=culprit))
+def renamed(measurement: Measurement, names: Mapping[str, str]) -> Measurement:
+    culprit = names.get(measurement.reading.culprit, "")
+    return replace(
+        measurement,
+        pair=pair(*(names[node] for node in measurement.pair)),
+        reading=replace(measurement.reading, culprit=culprit),
+    )
 
 
 def kinds_by_name(findings: Sequence[PairFault], names: Mapping[str, str]) -> set[tuple[Kind, frozenset[str], str]]:
-    return {(one.kind, frozenset(names.get(node, node) for node in one.nodes), one.place) for one in findings}
+    return {
+        (finding.kind, frozenset(names.get(node, node) for node in finding.nodes), finding.place)
+        for finding in findings
+    }
 
 
 SHUFFLES = st.integers(0, 2**32)
@@ -74,11 +83,13 @@ CAMPAIGNS = st.sampled_from(sorted(CASES)).map(campaign)
 @examples(40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_other_names_change_no_verdict(campaign: tuple[PairPlan, list[Measurement]], seed: int) -> None:
-    made, data = campaign
+    made, measurements = campaign
     other = dict(zip(made.nodes, Random(seed).sample(made.nodes, len(made.nodes)), strict=True))
     places = {other[node]: place for node, place in made.settings.places.items()}
-    found = analyse([renamed(one, other) for one in data], replace(made.settings, places=places))
-    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, other)
+    analysis = analyse(
+        [renamed(measurement, other) for measurement in measurements], replace(made.settings, places=places)
+    )
+    assert kinds_by_name(analysis.findings, {}) == kinds_by_name(analyse(measurements, made.settings).findings, other)
 
 
 @pytest.mark.long
@@ -87,9 +98,9 @@ def test_other_names_change_no_verdict(campaign: tuple[PairPlan, list[Measuremen
 def test_another_order_of_the_measurements_changes_no_verdict(
     campaign: tuple[PairPlan, list[Measurement]], seed: int
 ) -> None:
-    made, data = campaign
-    found = analyse(Random(seed).sample(data, len(data)), made.settings)
-    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
+    made, measurements = campaign
+    analysis = analyse(Random(seed).sample(measurements, len(measurements)), made.settings)
+    assert kinds_by_name(analysis.findings, {}) == kinds_by_name(analyse(measurements, made.settings).findings, {})
 
 
 @pytest.mark.long
@@ -98,10 +109,10 @@ def test_another_order_of_the_measurements_changes_no_verdict(
 def test_bandwidths_that_are_all_so_many_times_as_high_change_no_verdict(
     campaign: tuple[PairPlan, list[Measurement]], factor: float
 ) -> None:
-    made, data = campaign
-    scaled = [replace(one, reading=_times(one.reading, factor)) for one in data]
-    found = analyse(scaled, made.settings)
-    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
+    made, measurements = campaign
+    scaled = [replace(measurement, reading=_times(measurement.reading, factor)) for measurement in measurements]
+    analysis = analyse(scaled, made.settings)
+    assert kinds_by_name(analysis.findings, {}) == kinds_by_name(analyse(measurements, made.settings).findings, {})
 
 
 def _times(reading: Reading, factor: float) -> Reading:

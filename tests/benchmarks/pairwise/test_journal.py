@@ -83,8 +83,8 @@ def test_a_run_that_goes_on_behind_its_end_has_not_ended(path: Path) -> None:
 
 def test_every_measurement_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None:
     writer = JournalWriter(path, replace(JOURNAL, measurements=(), ended=None))
-    for number, one in enumerate(JOURNAL.measurements, start=1):
-        writer.measured(one)
+    for number, measurement in enumerate(JOURNAL.measurements, start=1):
+        writer.measured(measurement)
         assert read(path).measurements == JOURNAL.measurements[:number]
     writer.close()
 
@@ -133,13 +133,13 @@ def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_th
     write(path, Journal(plan, measurements=tuple(whole[:cut])))
     raw = list(read(path).measurements)
     assert raw == whole[:cut]
-    readings = {(one.pair, one.round): one for one in whole}
+    readings = {(measurement.pair, measurement.round): measurement for measurement in whole}
     while True:
         number, pairs = next_round(plan, raw)
         if not pairs:
             break
-        assert not {(one.pair, one.round) for one in raw} & {(one, number) for one in pairs}
-        raw += [readings[one, number] for one in pairs]
+        assert not {(measurement.pair, measurement.round) for measurement in raw} & {(ends, number) for ends in pairs}
+        raw += [readings[ends, number] for ends in pairs]
     assert raw == whole
 
 
@@ -163,7 +163,7 @@ def without(raw: dict[str, object], key: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         ("", "its first line is not a plan"),
         ("hello", "its first line is not a plan"),
@@ -179,15 +179,15 @@ def without(raw: dict[str, object], key: str) -> dict[str, object]:
     ],
     ids=lambda value: value[:30],
 )
-def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: str, said: str) -> None:
+def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: str, message: str) -> None:
     path.write_text(header + "\n")
     raw = problem_of(path)
-    assert said in raw
+    assert message in raw
     assert raw.endswith("expected a pairwise.jsonl that a run wrote")
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ({**MEASURED, "pair": ["a", "z"]}, "a~z is not a pair of its nodes"),
         ({**MEASURED, "pair": ["a", "b", "a"]}, "too many values"),
@@ -221,11 +221,11 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
     ],
     ids=str,
 )
-def test_a_line_that_is_no_measurement_is_reported_with_its_number(path: Path, line: object, said: str) -> None:
+def test_a_line_that_is_no_measurement_is_reported_with_its_number(path: Path, line: object, message: str) -> None:
     path.write_text(json.dumps(HEADER) + "\n" + json.dumps(MEASURED) + "\n" + json.dumps(line) + "\n")
     raw = problem_of(path)
     assert raw.startswith(f"{path}:3: ")
-    assert said in raw
+    assert message in raw
 
 
 @pytest.mark.parametrize("line", ["3", "null", '"text"', "[1]"])

@@ -95,7 +95,7 @@ class Run:
         shown = Cluster("c", "ssh", tuple(Target(name) for name in NAMES))
         real = Cluster("c", "ssh", tuple(Target(f"secret-{name}") for name in NAMES))
         facts = ClusterFacts(
-            shown, NodeEvidence("c"), {one.name: Node(one, NodeEvidence(one.name)) for one in shown.targets}
+            shown, NodeEvidence("c"), {target.name: Node(target, NodeEvidence(target.name)) for target in shown.targets}
         )
         by_name = {name: f"secret-{name}" for name in NAMES}
         setup = MeasuringSetup(
@@ -193,7 +193,7 @@ def test_an_interruption_among_the_groups_leaves_a_run_that_is_not_over(run: Run
         run(Launched(interrupted))
     kept = read(run.folder / "pairwise.jsonl")
     assert kept.ended is None
-    assert [len(one.group.nodes) for one in kept.groups] == [4, 4, 4, 4]
+    assert [len(measurement.group.nodes) for measurement in kept.groups] == [4, 4, 4, 4]
     launched = Launched()
     (campaign,) = run(launched, resume=run.folder).campaigns
     assert [nodes for nodes, _ in launched.groups] == [8, 8, 16]

@@ -161,9 +161,9 @@ def test_the_fault_is_named_and_no_innocent_node_whatever_the_rounds(fault: str,
     for seed in range(4 if count > 16 else 12):
         made = planned(count, seed=seed)
         node, ends = names(count)[seed % count], made.first[0][seed % (count // 2)]
-        found = concluded(made, wiring_of(node, ends)).findings
-        assert {one.kind for one in found} == kinds
-        assert {one.nodes for one in found if one.kind in NODE_KINDS} <= {(node,)}
+        findings = concluded(made, wiring_of(node, ends)).findings
+        assert {finding.kind for finding in findings} == kinds
+        assert {finding.nodes for finding in findings if finding.kind in NODE_KINDS} <= {(node,)}
 
 
 SIDES = {4: "n[000-001] and n[002-003]", 16: "n[000-007] and n[008-015]", 128: "n[000-063] and n[064-127]"}
@@ -184,11 +184,11 @@ def test_a_cut_between_racks_names_both_sides_and_no_node(count: int, racks: int
 @pytest.mark.parametrize("count", [8, 16, 128])
 def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
     for seed in range(12):
-        found = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[::2]])).findings
-        assert {one.kind for one in found} - {OPEN} == {CUT}
-        for one in found:
-            if one.kind is CUT:
-                left, right = one.words.split(": ")[1].split(" do not")[0].split(" and ")
+        findings = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[::2]])).findings
+        assert {finding.kind for finding in findings} - {OPEN} == {CUT}
+        for finding in findings:
+            if finding.kind is CUT:
+                left, right = finding.words.split(": ")[1].split(" do not")[0].split(" and ")
                 assert not {int(node[1:]) % 2 for node in expand(left)} & {int(node[1:]) % 2 for node in expand(right)}
 
 
@@ -212,18 +212,18 @@ def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
     ],
 )
 def test_a_finding_says_the_device_the_rail_the_partners_and_the_error(wiring: Wiring, words: tuple[str, ...]) -> None:
-    (found,) = concluded(planned(4), wiring).findings
+    (finding,) = concluded(planned(4), wiring).findings
     for each in words:
-        assert each in found.words
+        assert each in finding.words
 
 
 def test_a_device_that_reaches_some_partners_only_is_said_without_them() -> None:
     made = planned(16)
     node = made.nodes[3]
-    partners = [one for pairs in made.first[:2] for one in pairs if node in one]
-    (found,) = concluded(made, Wiring(paths=[(ends, 5) for ends in partners])).findings
-    assert (found.kind, found.nodes, found.rails) == (PARTLY, (node,), (5,))
-    assert "and not" in found.words
+    partners = [pair for pairs in made.first[:2] for pair in pairs if node in pair]
+    (finding,) = concluded(made, Wiring(paths=[(ends, 5) for ends in partners])).findings
+    assert (finding.kind, finding.nodes, finding.rails) == (PARTLY, (node,), (5,))
+    assert "and not" in finding.words
 
 
 @pytest.mark.long
@@ -231,9 +231,9 @@ def test_racks_that_do_not_reach_each_other_are_sides_though_both_reach_a_third(
     made = planned(48, rack=16)
     first, second = made.nodes[:16], made.nodes[16:32]
     between = [(Pair(*sorted((a, b))), rail) for a in first for b in second for rail in range(RAILS)]
-    (found,) = concluded(made, Wiring(paths=between)).findings
-    assert (found.kind, found.nodes) == (CUT, tuple(sorted({*found.nodes})))
-    assert set(found.nodes) <= {*first, *second}
+    (finding,) = concluded(made, Wiring(paths=between)).findings
+    assert (finding.kind, finding.nodes) == (CUT, tuple(sorted({*finding.nodes})))
+    assert set(finding.nodes) <= {*first, *second}
 
 
 def test_two_nodes_that_lack_the_same_device_still_have_the_other_rails() -> None:
@@ -244,8 +244,8 @@ def test_two_nodes_that_lack_the_same_device_still_have_the_other_rails() -> Non
 
 def test_what_is_said_does_not_depend_on_the_order_of_measuring() -> None:
     made, wiring = planned(16), Wiring([("n003", 5), *of_node("n009")], rails=[2])
-    data = measured(made, wiring)
-    turned = mesh_of(data[::-1], made.places, LIMITS)
+    measurements = measured(made, wiring)
+    turned = mesh_of(measurements[::-1], made.places, LIMITS)
     assert said(turned) == said(concluded(made, wiring))
 
 

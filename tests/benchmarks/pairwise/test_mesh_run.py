@@ -36,7 +36,7 @@ def test_a_journal_keeps_each_exchange_and_how_they_are_judged(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "words"),
+    ("was", "now", "message"),
     [
         ('"rail": 0', '"rail": 128', "128 is not the rail of an exchange"),
         ('"rail": 0', '"rail": true', "True is not the rail of an exchange"),
@@ -48,10 +48,10 @@ def test_a_journal_keeps_each_exchange_and_how_they_are_judged(tmp_path: Path) -
         ('"a": "mlx5_0 port 1", ', "", "'a'; expected a measurement"),
     ],
 )
-def test_a_journal_with_what_is_no_exchange_is_refused(tmp_path: Path, was: str, now: str, words: str) -> None:
+def test_a_journal_with_what_is_no_exchange_is_refused(tmp_path: Path, was: str, now: str, message: str) -> None:
     file = kept(tmp_path, DEVICE.campaigns[0])
     file.write_text(file.read_text().replace(was, now))
-    with pytest.raises(JournalError, match=words):
+    with pytest.raises(JournalError, match=message):
         read(file)
 
 
@@ -60,9 +60,9 @@ def test_a_run_that_was_broken_off_goes_on_with_the_same_pairs() -> None:
     whole = measured(made, wiring)
     for cut in (0, 5, 8, 20, len(whole) - 1):
         number, left = next_round(made, whole[:cut])
-        rest = [one for one in whole[cut:] if one.round == number]
-        assert set(left) >= {one.pair for one in rest}
-        assert left[: len(rest)] == tuple(one.pair for one in rest)
+        rest = [measurement for measurement in whole[cut:] if measurement.round == number]
+        assert set(left) >= {measurement.pair for measurement in rest}
+        assert left[: len(rest)] == tuple(measurement.pair for measurement in rest)
 
 
 def test_with_names_hidden_neither_devices_nor_errors_say_a_name() -> None:
@@ -71,8 +71,10 @@ def test_with_names_hidden_neither_devices_nor_errors_say_a_name() -> None:
     )
     (campaign,) = hidden.campaigns
     assert campaign.mesh
-    assert {one.nodes for one in campaign.mesh.findings} == {("node-003",)}
-    problems = {one.problem for measured in campaign.journal.measurements for one in measured.reading.exchanges}
+    assert {finding.nodes for finding in campaign.mesh.findings} == {("node-003",)}
+    problems = {
+        exchange.problem for measured in campaign.journal.measurements for exchange in measured.reading.exchanges
+    }
     assert problems == {"", "Failed status transport retry xxxxxxx exceeded (12)"}
 
 

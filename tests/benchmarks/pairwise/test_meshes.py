@@ -60,11 +60,11 @@ class Faults:
         devices = [*self.devices, *(device for node in self.nodes for device in of_node(node))]
         return Wiring(devices, self.rails, self.paths, self.sides)
 
-    def accounts_for(self, found: MeshFinding) -> bool:
+    def accounts_for(self, finding: MeshFinding) -> bool:
         """Whether a finding that fails a node is about one with a fault."""
-        if found.kind is MeshKind.NODE:
-            return found.nodes[0] in self.nodes
-        return found.kind is not MeshKind.DEVICE or (found.nodes[0], found.rails[0]) in self.devices
+        if finding.kind is MeshKind.NODE:
+            return finding.nodes[0] in self.nodes
+        return finding.kind is not MeshKind.DEVICE or (finding.nodes[0], finding.rails[0]) in self.devices
 
 
 @pytest.mark.long
@@ -75,11 +75,11 @@ def test_up_to_three_faults_at_once_blame_no_innocent_node_and_each_device_is_na
     for seed in range(MESHES if count < 48 else MESHES // 4):
         made, faults = planned(count, rack, seed), Faults()
         for kind in random.choices(["device", "node", "rail", "path", "cut"], k=random.randint(1, 3)):
-            faults.put(kind, random, names(count), [one for pairs in made.first for one in pairs])
+            faults.put(kind, random, names(count), [pair for pairs in made.first for pair in pairs])
         mesh = concluded(made, faults.wiring())
-        assert [found.words for found in mesh.findings if not faults.accounts_for(found)] == []
-        said = {(node, rail) for found in mesh.findings for node in found.nodes for rail in found.rails}
-        assert {*faults.devices, *(one for node in faults.nodes for one in of_node(node))} <= said
+        assert [finding.words for finding in mesh.findings if not faults.accounts_for(finding)] == []
+        named = {(node, rail) for finding in mesh.findings for node in finding.nodes for rail in finding.rails}
+        assert {*faults.devices, *(device for node in faults.nodes for device in of_node(node))} <= named
 
 
 @pytest.mark.long
@@ -87,9 +87,9 @@ def test_up_to_three_faults_at_once_blame_no_innocent_node_and_each_device_is_na
 @pytest.mark.parametrize(("count", "own"), [(8, 2), (12, 2), (16, 3), (32, 4), (64, 8), (64, 16)])
 def test_nodes_on_a_fabric_of_their_own_are_never_taken_for_dead(count: int, own: int, rails: int) -> None:
     for seed in range(20):
-        found = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[:own]]), rails).findings
-        assert [one.words for one in found if one.kind in NODE_KINDS] == []
-        assert MeshKind.CUT in {one.kind for one in found}
+        findings = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[:own]]), rails).findings
+        assert [finding.words for finding in findings if finding.kind in NODE_KINDS] == []
+        assert MeshKind.CUT in {finding.kind for finding in findings}
 
 
 NODES = names(16)
@@ -101,7 +101,7 @@ Dead = Collection[tuple[str, int]]  # node and bus
 def read(ends: Pair, nodes: Nodes, dead: Dead) -> Reading:
     """The result of one visit, with rails matched as the two nodes do it."""
     sides = [
-        [{"place": f"0000:{bus:02x}:00.0/1", "label": f"d{bus:x}", "bus": bus} for bus in nodes[one]] for one in ends
+        [{"place": f"0000:{bus:02x}:00.0/1", "label": f"d{bus:x}", "bus": bus} for bus in nodes[end]] for end in ends
     ]
     exchanges = []
     for rail, *two in rails(*sides):
@@ -114,12 +114,12 @@ def read(ends: Pair, nodes: Nodes, dead: Dead) -> Reading:
 def after_all_rounds(nodes: Nodes, dead: Dead = (), seed: int = 3) -> Mesh:
     """The conclusion after all rounds."""
     made: PairPlan = planned(len(nodes), seed=seed)
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, data)
+        number, pairs = next_round(made, measurements)
         if not pairs:
-            return mesh_of(data, made.places, LIMITS)
-        data += [Measurement(one, number, len(pairs), read(one, nodes, dead)) for one in pairs]
+            return mesh_of(measurements, made.places, LIMITS)
+        measurements += [Measurement(pair, number, len(pairs), read(pair, nodes, dead)) for pair in pairs]
 
 
 def without(count: int) -> dict[str, Collection[int]]:
@@ -131,8 +131,8 @@ def without(count: int) -> dict[str, Collection[int]]:
 def test_a_dead_device_is_one_finding_though_half_of_the_nodes_lack_another() -> None:
     for seed in range(8):
         mesh = after_all_rounds(without(8), [("n002", BUSES[5])], seed)
-        found = {one for one in said(mesh) if one[0] is not MeshKind.GAP}
-        assert found == {(MeshKind.DEVICE, "n002 on 5")}
+        findings = {finding for finding in said(mesh) if finding[0] is not MeshKind.GAP}
+        assert findings == {(MeshKind.DEVICE, "n002 on 5")}
 
 
 def test_nodes_that_all_lack_what_one_has_have_the_numbers_of_that_one() -> None:
@@ -157,7 +157,7 @@ def test_a_model_one_of_whose_nodes_lacks_a_device_accuses_no_other() -> None:
     models: dict[str, Collection[int]] = {node: OTHER if number % 2 else BUSES for number, node in enumerate(NODES)}
     for seed in range(8):
         mesh = after_all_rounds({**models, "n003": OTHER[1:]}, [("n004", BUSES[5])], seed)
-        assert {one.nodes for one in mesh.findings if one.kind is not MeshKind.GAP} == {("n004",)}
+        assert {finding.nodes for finding in mesh.findings if finding.kind is not MeshKind.GAP} == {("n004",)}
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 15, 16, 33])
@@ -165,17 +165,17 @@ def test_a_model_one_of_whose_nodes_lacks_a_device_accuses_no_other() -> None:
 def test_each_node_has_three_partners_or_all_there_are(count: int, rack: int) -> None:
     for seed in range(6):
         made = planned(count, rack, seed)
-        data = measured(made, Wiring())
-        partners = Counter(node for one in {one.pair for one in data} for node in one)
+        measurements = measured(made, Wiring())
+        partners = Counter(node for pair in {measurement.pair for measurement in measurements} for node in pair)
         assert min(partners.values()) >= min(MIN_PARTNERS, count - 1)
-        assert max(one.round for one in data) < 8
+        assert max(measurement.round for measurement in measurements) < 8
 
 
 def test_a_dead_rail_is_not_measured_again_and_a_path_once() -> None:
-    of_rail = Counter(one.pair for one in measured(planned(16), Wiring(rails=[3])))
+    of_rail = Counter(measurement.pair for measurement in measured(planned(16), Wiring(rails=[3])))
     assert max(of_rail.values()) == 1
     ends = planned(16).first[0][0]
-    of_path = Counter(one.pair for one in measured(planned(16), Wiring(paths=[(ends, 2)])))
+    of_path = Counter(measurement.pair for measurement in measured(planned(16), Wiring(paths=[(ends, 2)])))
     assert of_path.pop(ends) == 2
     assert max(of_path.values()) == 1
 

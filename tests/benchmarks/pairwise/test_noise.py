@@ -35,7 +35,7 @@ SPREAD = (-0.21, -0.17, -0.14, -0.11, -0.09, -0.06, -0.02, 0.01)
 
 def flagged(analysis: Analysis) -> set[tuple[str, ...]]:
     kinds = {Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.SLOW_LINK, Kind.FAILING_LINK}
-    return {one.nodes for one in analysis.findings if one.kind in kinds}
+    return {finding.nodes for finding in analysis.findings if finding.kind in kinds}
 
 
 @pytest.mark.long
@@ -68,8 +68,8 @@ def test_what_all_pairs_of_a_round_share_is_taken_out() -> None:
 @pytest.mark.parametrize("noise", [0.01, 0.02])
 def test_slow_nodes_that_are_most_of_a_round_that_asks_again_are_not_what_it_shares(share: float, noise: float) -> None:
     slow = dict.fromkeys(Random(8).sample(names(64), 13), share)
-    found = flagged(concluded(Simulated(names(64), Random(1), noise, slow_nodes=slow), 1))
-    assert found == {(node,) for node in slow}
+    named = flagged(concluded(Simulated(names(64), Random(1), noise, slow_nodes=slow), 1))
+    assert named == {(node,) for node in slow}
 
 
 def test_rounds_differ_where_their_centres_are_further_apart_than_noise_brings_them() -> None:
@@ -130,7 +130,7 @@ def test_a_slow_node_that_its_own_noise_hides_is_left_open(seed: int) -> None:
     slow_nodes(cluster, 0.10)
     findings = concluded(cluster, seed).findings
     for node in cluster.slow_nodes:
-        (finding,) = [one for one in findings if one.nodes == (node,)]
+        (finding,) = [finding for finding in findings if finding.nodes == (node,)]
         assert finding.kind in {Kind.SLOW_NODE, Kind.INCONCLUSIVE}
 
 
@@ -142,9 +142,9 @@ def test_a_quarter_of_values_far_below_does_not_widen_the_noise() -> None:
     assert sigma < 1.5 * SIGMA
 
 
-def link_of(data: Sequence[Measurement], one: Pair) -> PairFault:
+def link_of(measurements: Sequence[Measurement], pair: Pair) -> PairFault:
     (finding,) = [
-        each for each in analyse(data, AnalysisSettings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes
+        each for each in analyse(measurements, AnalysisSettings(MIN_EFFECT, {}, 4)).findings if each.nodes == pair.nodes
     ]
     return finding
 
@@ -155,10 +155,10 @@ def rounds_with(slow: Mapping[int, Sequence[Pair]], repeated: Mapping[int, Seque
     rounds = {number: list(pairs) for number, pairs in enumerate(circle(names(16))[:4])}
     rounds |= {number: list(pairs) for number, pairs in repeated.items()}
     return [
-        Measurement(one, number, len(pairs), Reading(NOMINAL_GB_PER_S * share * random.lognormvariate(0.0, 0.01)))
+        Measurement(pair, number, len(pairs), Reading(NOMINAL_GB_PER_S * share * random.lognormvariate(0.0, 0.01)))
         for number, pairs in rounds.items()
-        for one in pairs
-        for share in (0.7 if one in slow.get(number, ()) else 1.0,)
+        for pair in pairs
+        for share in (0.7 if pair in slow.get(number, ()) else 1.0,)
     ]
 
 
@@ -167,8 +167,8 @@ FIRST, SECOND, THIRD = circle(names(16))[0][:3]
 
 def test_a_link_that_is_slow_again_twice_beside_other_pairs_is_flagged() -> None:
     again = {4: [FIRST, SECOND], 5: [FIRST, THIRD]}
-    data = rounds_with({0: [FIRST], 4: [FIRST], 5: [FIRST]}, again)
-    assert link_of(data, FIRST).kind is Kind.SLOW_LINK
+    measurements = rounds_with({0: [FIRST], 4: [FIRST], 5: [FIRST]}, again)
+    assert link_of(measurements, FIRST).kind is Kind.SLOW_LINK
 
 
 def test_two_links_that_are_slow_together_each_time_may_share_a_way() -> None:
@@ -199,26 +199,28 @@ def test_pairs_that_share_a_way_are_measured_again_by_turns_and_cleared() -> Non
 def test_where_the_noise_is_too_large_to_name_anybody_nobody_is_said_to_be_well() -> None:
     noise = next(noise for noise in NOISES if noise.name == "three times the noise")
     findings = concluded(disturbed(noise, 64, Random(1)), 1).findings
-    (finding,) = [one for one in findings if one.kind is Kind.INCONCLUSIVE and len(one.nodes) == 64]
+    (finding,) = [finding for finding in findings if finding.kind is Kind.INCONCLUSIVE and len(finding.nodes) == 64]
     assert "a node 10 % slower might not be named: measure with a larger size, or all pairs" in finding.words
 
 
 def test_nobody_who_has_measured_all_pairs_is_told_to_do_that() -> None:
     random = Random(1)
     rounds = circle(names(16))
-    data = [
-        Measurement(one, number, len(pairs), Reading(NOMINAL_GB_PER_S * random.lognormvariate(0.0, 0.1)))
+    measurements = [
+        Measurement(pair, number, len(pairs), Reading(NOMINAL_GB_PER_S * random.lognormvariate(0.0, 0.1)))
         for number, pairs in enumerate(rounds)
-        for one in pairs
+        for pair in pairs
     ]
-    told = [one.words for one in analyse(data, AnalysisSettings(MIN_EFFECT, {}, len(rounds))).findings]
-    assert any("measure with a larger size" in words for words in told)
-    assert not any("--pairs full" in words for words in told)
+    messages = [
+        finding.words for finding in analyse(measurements, AnalysisSettings(MIN_EFFECT, {}, len(rounds))).findings
+    ]
+    assert any("measure with a larger size" in message for message in messages)
+    assert not any("--pairs full" in message for message in messages)
 
 
 def test_noise_that_can_be_borne_leaves_nothing_open() -> None:
     findings = concluded(disturbed(NOISES[0], 64, Random(1)), 1).findings
-    assert not [one for one in findings if one.kind is Kind.INCONCLUSIVE and len(one.nodes) == 64]
+    assert not [finding for finding in findings if finding.kind is Kind.INCONCLUSIVE and len(finding.nodes) == 64]
 
 
 def measured(seed: int, noise: float) -> tuple[PairPlan, list[Measurement]]:
@@ -240,10 +242,12 @@ def test_a_node_that_is_undecided_meets_further_partners_until_it_is_decided(see
     further = range(FIRST_ROUNDS + RETEST_ROUNDS, raw[-1].round + 1)
     assert 1 < len(further) <= FURTHER_ROUNDS
     for number in further:
-        before = [one for one in raw if one.round < number]
+        before = [measurement for measurement in raw if measurement.round < number]
         assert undecided(screen(before, made.settings), 16, made.settings) == {"n0004"}
-        (new,) = [one.pair for one in raw if one.round == number and "n0004" in one.pair]
-        assert new not in {one.pair for one in before}
+        (new,) = [
+            measurement.pair for measurement in raw if measurement.round == number and "n0004" in measurement.pair
+        ]
+        assert new not in {measurement.pair for measurement in before}
     (finding,) = analyse(raw, made.settings).findings
     assert (finding.kind, finding.nodes) == (Kind.SLOW_NODE, ("n0004",))
 

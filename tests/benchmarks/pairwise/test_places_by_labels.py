@@ -9,14 +9,14 @@ from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, healthy
 
 def spread() -> Words:
     """Two nodes under each of two network nodes."""
-    words = healthy()
-    for number, node in enumerate(words.nodes):
+    reports = healthy()
+    for number, node in enumerate(reports.nodes):
         node["layers"] = ["nn-1", "nn-2", f"nn-3{'ab'[number // 2]}"]
-    return words
+    return reports
 
 
-def places(words: Words) -> dict[str, str]:
-    facts = words.facts()
+def places(reports: Words) -> dict[str, str]:
+    facts = reports.facts()
     return places_of(facts, facts.cluster.targets)
 
 
@@ -25,29 +25,29 @@ def test_labels_of_the_network_are_places_of_pairs() -> None:
 
 
 def test_a_label_of_an_ultraserver_goes_before_those_of_the_network() -> None:
-    words = spread()
-    for number, node in enumerate(words.nodes):
+    reports = spread()
+    for number, node in enumerate(reports.nodes):
         node["ultraserver"] = f"us-{number % 2}"
-    assert places(words) == dict(zip(NAMES, ("us-0", "us-1", "us-0", "us-1"), strict=True))
+    assert places(reports) == dict(zip(NAMES, ("us-0", "us-1", "us-0", "us-1"), strict=True))
 
 
 def test_labels_of_zones_are_what_is_left() -> None:
-    words = healthy()
-    for number, node in enumerate(words.nodes):
+    reports = healthy()
+    for number, node in enumerate(reports.nodes):
         node.update(layers=[], zone=f"us-west-2{'ab'[number // 2]}")
-    assert places(words) == dict(zip(NAMES, ("us-west-2a", "us-west-2a", "us-west-2b", "us-west-2b"), strict=True))
+    assert places(reports) == dict(zip(NAMES, ("us-west-2a", "us-west-2a", "us-west-2b", "us-west-2b"), strict=True))
 
 
 def test_the_report_says_where_nodes_stand() -> None:
-    found = topology(spread().facts())
-    assert found
-    assert list(lines(found)) == ["topology    workers in 2 network nodes: 2 in nn-3a, 2 in nn-3b"]
-    assert "<td>nn-3a</td>" in section(found)
-    assert "<td>us-west-2a</td>" in section(found)
+    report = topology(spread().facts())
+    assert report
+    assert list(lines(report)) == ["topology    workers in 2 network nodes: 2 in nn-3a, 2 in nn-3b"]
+    assert "<td>nn-3a</td>" in section(report)
+    assert "<td>us-west-2a</td>" in section(report)
 
 
 def test_where_no_label_is_set_the_report_says_nothing() -> None:
-    words = healthy()
-    for node in words.nodes:
+    reports = healthy()
+    for node in reports.nodes:
         node.update(layers=[], zone="", ultraserver="")
-    assert topology(words.facts()) is None
+    assert topology(reports.facts()) is None

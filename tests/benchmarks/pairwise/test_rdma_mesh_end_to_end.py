@@ -39,10 +39,10 @@ CHECK = str(ROOT / "checks" / "perf" / "test_pairwise_mesh.py")
 
 def with_rails(image: NodeImage) -> NodeImage:
     """A node with three EFA devices, and a program for them."""
-    found = shutil.which("fi_pingpong")
+    program = shutil.which("fi_pingpong")
     tree = {path: made for rail, bus in enumerate(BUSES) for path, made in efa_device(rail, bus, "efa2").items()}
     files = {PROGRAM: File(KEEPS_TO_ITS_RAIL.encode(), 0o755)}
-    files |= {OWN: File(Path(found).read_bytes(), 0o755)} if found else {}
+    files |= {OWN: File(Path(program).read_bytes(), 0o755)} if program else {}
     return replace(image, sys=image.sys | tree, files={**image.files, **files}, whole_machine=True)
 
 
@@ -85,11 +85,11 @@ def down(bed: Testbed, pid: int, interfaces: Sequence[str]) -> Iterator[None]:
 
 
 def results(ran: Run) -> dict[str, Result]:
-    return {one.node: one for one in ran.results if one.check == "network.rdma_mesh"}
+    return {result.node: result for result in ran.results if result.check == "network.rdma_mesh"}
 
 
 def verdicts(ran: Run) -> dict[str, Verdict]:
-    return {node: one.verdict for node, one in results(ran).items()}
+    return {node: result.verdict for node, result in results(ran).items()}
 
 
 @needs_cluster
@@ -101,7 +101,7 @@ class TestRails:
         ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", *OPTIONS, "-k", "rdma_mesh", CHECK)
         assert verdicts(ran) == dict.fromkeys(NAMES, Verdict.PASS), ran.output
         journal = read(ran.recording / "pairwise.jsonl")
-        assert {len(one.reading.exchanges) for one in journal.measurements} == {len(BUSES)}
+        assert {len(measurement.reading.exchanges) for measurement in journal.measurements} == {len(BUSES)}
         assert "exchanges between RDMA devices arrived, on 3 rails" in ran.output
         again = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", CHECK)
         assert verdicts(again) == verdicts(ran)
@@ -110,12 +110,12 @@ class TestRails:
         node, switch = bed.nodes["n3"].pid, switch_of(bed)
         with down(bed, node, [interface(1)]), down(bed, switch, ["rail2"]):
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", "--meter", "rdma_mesh", *OPTIONS, CHECK)
-        found = results(ran)
-        assert {name for name, one in found.items() if "reaches none of" in one.message} == {"n3"}, ran.output
-        assert {one.verdict for one in found.values()} == {Verdict.INCOMPLETE}
-        assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in found["n3"].message
-        for one in found.values():
-            assert "rail 2: 0 of 6 pairs of nodes reach each other, 9 of 12 on the others" in one.message
+        by_node = results(ran)
+        assert {name for name, result in by_node.items() if "reaches none of" in result.message} == {"n3"}, ran.output
+        assert {result.verdict for result in by_node.values()} == {Verdict.INCOMPLETE}
+        assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in by_node["n3"].message
+        for result in by_node.values():
+            assert "rail 2: 0 of 6 pairs of nodes reach each other, 9 of 12 on the others" in result.message
 
     def test_a_node_none_of_whose_devices_reaches_anybody_is_named(self, bed: Testbed, tmp_path: Path) -> None:
         with down(bed, bed.nodes["n2"].pid, [interface(rail) for rail in range(len(BUSES))]):
@@ -143,12 +143,14 @@ def test_steps_of_one_slurm_job_tell_a_device_and_a_rail_apart_and_name_a_node_t
         died = run(running.bed, tmp_path, *where, "-k", "rdma_mesh", *OPTIONS, "--record", str(recording), CHECK)
         dies.join()
         left = running.output_of("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
-    found = results(ran)
-    assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in found["n3"].message
-    assert {name for name, one in found.items() if "reaches none of" in one.message} == {"n3"}, ran.output
-    assert all("rail 2: 0 of 6 pairs of nodes reach each other" in one.message for one in found.values()), ran.output
+    by_node = results(ran)
+    assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in by_node["n3"].message
+    assert {name for name, result in by_node.items() if "reaches none of" in result.message} == {"n3"}, ran.output
+    assert all("rail 2: 0 of 6 pairs of nodes reach each other" in result.message for result in by_node.values()), (
+        ran.output
+    )
     assert verdicts(died) == {**dict.fromkeys(NAMES[:3], Verdict.PASS), "n4": Verdict.INCOMPLETE}, died.output
-    (named,) = (one.message for one in results(died)["n4"].findings if one.verdict is Verdict.CONCERN)
+    (named,) = (finding.message for finding in results(died)["n4"].findings if finding.verdict is Verdict.CONCERN)
     assert re.match(r"[23] of [34] runs failed and named it: n4 did not answer: srun: ", named), died.output
     assert left == []
 

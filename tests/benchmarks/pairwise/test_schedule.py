@@ -36,7 +36,7 @@ def placed(sizes: list[int]) -> dict[str, str]:
 
 
 def no_node_is_twice_in(pairs: Round) -> bool:
-    busy = [node for one in pairs for node in one]
+    busy = [node for link in pairs for node in link]
     return len(busy) == len(set(busy))
 
 
@@ -47,9 +47,9 @@ def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybo
         rounds = circle(nodes)
         assert len(rounds) == (count if count % 2 else count - 1)
         assert all(map(no_node_is_twice_in, rounds))
-        pairs = [one for pairs in rounds for one in pairs]
+        pairs = [link for pairs in rounds for link in pairs]
         assert len(pairs) == len(set(pairs)) == count * (count - 1) // 2
-        rests = Counter(node for made in rounds for node in set(nodes) - {busy for one in made for busy in one})
+        rests = Counter(node for made in rounds for node in set(nodes) - {busy for link in made for busy in link})
         assert rests == (Counter(nodes) if count % 2 else Counter())
 
 
@@ -58,9 +58,9 @@ def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybo
 def test_a_full_schedule_of_places_begins_with_what_has_most_pairs_inside(sizes: list[int]) -> None:
     places = placed(sizes)
     rounds = full(tuple(places), places)
-    inside = [sum(is_inside(one, places) for one in pairs) for pairs in rounds]
+    inside = [sum(is_inside(link, places) for link in pairs) for pairs in rounds]
     assert inside == sorted(inside, reverse=True)
-    pairs = [one for pairs in rounds for one in pairs]
+    pairs = [link for pairs in rounds for link in pairs]
     assert len(pairs) == len(set(pairs)) == len(places) * (len(places) - 1) // 2
 
 
@@ -78,7 +78,7 @@ def test_a_quick_schedule_leaves_out_at_most_one_node_of_a_round(count: int, rou
 @given(COUNTS, st.integers(1, 6), SEEDS)
 def test_nobody_meets_a_partner_twice_where_there_are_enough_others(count: int, rounds: int, seed: int) -> None:
     assume(count > rounds)
-    pairs = [one for made in quick(names(count), {}, rounds, Random(seed)) for one in made]
+    pairs = [link for made in quick(names(count), {}, rounds, Random(seed)) for link in made]
     assert len(pairs) == len(set(pairs))
 
 
@@ -99,8 +99,8 @@ def test_the_first_half_of_the_rounds_is_inside_places_and_the_other_across_them
     places = placed(sizes)
     made = quick(tuple(places), places, FIRST_ROUNDS, Random(seed))
     inside, across = made[: FIRST_ROUNDS // 2], made[FIRST_ROUNDS // 2 :]
-    assert all(is_inside(one, places) for pairs in inside for one in pairs)
-    assert not any(is_inside(one, places) for pairs in across for one in pairs)
+    assert all(is_inside(link, places) for pairs in inside for link in pairs)
+    assert not any(is_inside(link, places) for pairs in across for link in pairs)
 
 
 @examples(40)
@@ -108,9 +108,9 @@ def test_the_first_half_of_the_rounds_is_inside_places_and_the_other_across_them
 def test_with_places_too_nobody_meets_a_partner_twice(sizes: list[int], seed: int) -> None:
     assume(2 * max(sizes) <= sum(sizes))
     places = placed(sizes)
-    met = Counter(one for pairs in quick(tuple(places), places, FIRST_ROUNDS, Random(seed)) for one in pairs)
-    inside = {one for one in met if is_inside(one, places)}
-    assert all(met[one] == 1 for one in inside)
+    met = Counter(link for pairs in quick(tuple(places), places, FIRST_ROUNDS, Random(seed)) for link in pairs)
+    inside = {link for link in met if is_inside(link, places)}
+    assert all(met[link] == 1 for link in inside)
     assert sum(met.values()) - len(met) <= 1  # 20 tries leave an occasional repetition across places
 
 
@@ -140,23 +140,23 @@ def test_one_node_has_nobody_to_be_measured_with() -> None:
 @examples(40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda two: two[0] != two[1]), max_size=30))
 def test_pairs_that_a_person_asks_for_are_put_into_disjoint_rounds(asked: list[tuple[int, int]]) -> None:
-    pairs = list(dict.fromkeys(pair(f"n{one}", f"n{other}") for one, other in asked))
+    pairs = list(dict.fromkeys(pair(f"n{node}", f"n{other}") for node, other in asked))
     rounds = disjoint(pairs)
     assert all(map(no_node_is_twice_in, rounds))
-    assert sorted(one for made in rounds for one in made) == sorted(pairs)
+    assert sorted(link for made in rounds for link in made) == sorted(pairs)
 
 
 def test_pairs_that_a_person_asks_for_are_all_that_is_measured() -> None:
-    asked = (pair("n000", "n001"), pair("n001", "n002"))
-    raw = measured(plan(names(8), {}, MIN_EFFECT, named_pairs=asked), Cluster(nodes={"n001": 0.5}))
-    assert [one.pair for one in raw] == list(asked)
+    pairs = (pair("n000", "n001"), pair("n001", "n002"))
+    raw = measured(plan(names(8), {}, MIN_EFFECT, named_pairs=pairs), Cluster(nodes={"n001": 0.5}))
+    assert [measurement.pair for measurement in raw] == list(pairs)
 
 
 def test_a_node_that_cannot_be_measured_is_in_no_round() -> None:
     made = PairPlan(names(9), {}, MIN_EFFECT, absent=frozenset({"n003"}))
     raw = measured(made, Cluster(nodes={"n004": 0.8}))
     assert raw
-    assert not any("n003" in one.pair.nodes for one in raw)
+    assert not any("n003" in measurement.pair.nodes for measurement in raw)
 
 
 FAULTS: Mapping[str, Cluster] = {
@@ -180,9 +180,12 @@ def campaign(request: pytest.FixtureRequest) -> tuple[PairPlan, list[Measurement
 
 def rounds_of(made: PairPlan, raw: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
     """The retest rounds: what was known before each, and its pairs."""
-    numbers = sorted({one.round for one in raw if one.round >= len(made.first)})
+    numbers = sorted({measurement.round for measurement in raw if measurement.round >= len(made.first)})
     return [
-        ([one for one in raw if one.round < number], [one.pair for one in raw if one.round == number])
+        (
+            [measurement for measurement in raw if measurement.round < number],
+            [measurement.pair for measurement in raw if measurement.round == number],
+        )
         for number in numbers
     ]
 
@@ -199,9 +202,9 @@ def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
     campaign: tuple[PairPlan, list[Measurement]],
 ) -> None:
     made, raw = campaign
-    first = [one for one in raw if one.round == len(made.first)]
+    first = [measurement for measurement in raw if measurement.round == len(made.first)]
     assert first
-    assert 2 * len(first) <= max(one.at_once for one in raw)
+    assert 2 * len(first) <= max(measurement.at_once for measurement in raw)
 
 
 @pytest.mark.long
@@ -210,11 +213,11 @@ def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[PairP
     for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
         bad = {*screened.slow, *screened.failing}
-        met = {one.pair for one in before}
-        for one in pairs:
-            if one not in screened.links:
-                assert len(bad & set(one)) <= 1
-                assert not bad & set(one) or one not in met
+        met = {measurement.pair for measurement in before}
+        for link in pairs:
+            if link not in screened.links:
+                assert len(bad & set(link)) <= 1
+                assert not bad & set(link) or link not in met
 
 
 @pytest.mark.long
@@ -223,14 +226,14 @@ def test_every_suspect_that_is_not_surely_slow_is_measured_again(campaign: tuple
     for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
         suspects = {*screened.slow, *screened.failing} - decided(screened, len(made.nodes), made.settings)
-        assert suspects <= {node for one in pairs for node in one}
+        assert suspects <= {node for link in pairs for node in link}
 
 
 @pytest.mark.long
 def test_a_node_that_is_surely_slow_is_measured_no_more() -> None:
     made = plan(names(32), {}, MIN_EFFECT)
     raw = measured(made, Cluster(nodes={"n003": 0.8}, links={made.first[0][0]: 0.5}))
-    again = Counter(node for _, pairs in rounds_of(made, raw) for one in pairs for node in one)
+    again = Counter(node for _, pairs in rounds_of(made, raw) for link in pairs for node in link)
     assert (again["n003"], len(rounds_of(made, raw))) == (RETESTS, RETEST_ROUNDS)
 
 
@@ -238,13 +241,13 @@ def test_a_suspect_pair_is_measured_again_as_it_is() -> None:
     made = plan(names(16), {}, MIN_EFFECT)
     link = made.first[1][0]
     raw = measured(made, Cluster(links={link: 0.6}))
-    assert sum(one.pair == link and one.round >= len(made.first) for one in raw) >= 2
+    assert sum(measurement.pair == link and measurement.round >= len(made.first) for measurement in raw) >= 2
 
 
 def test_a_healthy_cluster_is_asked_once_more_with_room_and_then_no_more() -> None:
     made = plan(names(64), {}, MIN_EFFECT)
     raw = measured(made, Cluster())
-    assert max(one.round for one in raw) <= len(made.first)
+    assert max(measurement.round for measurement in raw) <= len(made.first)
 
 
 def test_with_more_suspects_than_good_nodes_each_good_node_serves_one() -> None:
@@ -264,7 +267,7 @@ def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(
     cut = data.draw(st.integers(0, len(raw) - 1))
     number, left = next_round(made, raw[:cut])
     assert number == raw[cut].round
-    assert list(left) == [one.pair for one in raw[cut:] if one.round == number]
+    assert list(left) == [measurement.pair for measurement in raw[cut:] if measurement.round == number]
 
 
 @examples(40)
@@ -275,4 +278,6 @@ def test_the_nodes_that_are_left_are_measured_however_many_are_absent(count: int
     made = PairPlan(names(count), {}, MIN_EFFECT, is_full=True, absent=absent)
     raw = measured(made, Cluster())
     left = set(names(count)) - absent
-    assert {one.pair for one in raw} == {pair(one, other) for one in left for other in left if one != other}
+    assert {measurement.pair for measurement in raw} == {
+        pair(node, other) for node in left for other in left if node != other
+    }

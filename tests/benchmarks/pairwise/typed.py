@@ -48,7 +48,7 @@ class Run:
     recording: Path
 
     def verdicts(self, check: str) -> dict[str, Verdict]:
-        return {one.node: one.verdict for one in self.results if one.check == f"network.{check}"}
+        return {result.node: result.verdict for result in self.results if result.check == f"network.{check}"}
 
     def failed(self, check: str) -> list[str]:
         return sorted(name for name, verdict in self.verdicts(check).items() if verdict is Verdict.FAIL)
@@ -60,20 +60,20 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     results.unlink(missing_ok=True)
     recorded = "--record" in options or any(option.startswith("replay:") for option in options)
     kept = [] if recorded else ["--record", str(recording)]
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
-    words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
-    ran = bed.run([*words, *options, *(() if set(CHECKS) & {*options} else CHECKS)], timeout=600)
+    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
+    command += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
+    ran = bed.run([*command, *options, *(() if set(CHECKS) & {*options} else CHECKS)], timeout=600)
     output = (ran.stdout + ran.stderr).decode()
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
 
 
 def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: str) -> str:
     """The output of a run that is stopped in the middle of its second round."""
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), "--no-report"]
-    words += ["--record", str(recording), "-p", "no:cacheprovider", "-m", "perf", "-k", "pairwise or straggler"]
+    command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), "--no-report"]
+    command += ["--record", str(recording), "-p", "no:cacheprovider", "-m", "perf", "-k", "pairwise or straggler"]
     journal = recording / "pairwise.jsonl"
     with subprocess.Popen(
-        bed.command([*words, *options, *CHECKS]),
+        bed.command([*command, *options, *CHECKS]),
         env={**os.environ, "HOME": str(bed.home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -84,7 +84,7 @@ def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: s
             assert running.poll() is None
             assert time.monotonic() < until
             time.sleep(0.1)
-        while not any(b"iperf3" in words.encode() for name in NAMES[:4] for words in of_run(bed.nodes[name].root)):
+        while not any(b"iperf3" in line.encode() for name in NAMES[:4] for line in of_run(bed.nodes[name].root)):
             assert time.monotonic() < until
             time.sleep(0.1)
         running.send_signal(stop)

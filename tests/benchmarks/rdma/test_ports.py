@@ -14,7 +14,7 @@ from tests.testbed.sysfs import Tree
 
 def seen(folder: Path, tree: Tree) -> list[tuple[str, str, int | None, str]]:
     """Each port's name, fabric, GID index, and why it cannot be used."""
-    return [(one["label"], one["fabric"], one["gid"], one["down"]) for one in ports(Node(written(folder, tree)))]
+    return [(port["label"], port["fabric"], port["gid"], port["down"]) for port in ports(Node(written(folder, tree)))]
 
 
 def test_they_are_in_the_order_of_the_pci_bus_and_not_of_their_names(tmp_path: Path) -> None:
@@ -80,5 +80,5 @@ def test_a_rail_has_what_is_at_the_same_place_on_both_or_else_in_the_same_order(
     for name, buses in (("a", own), ("b", others)):
         tree = {path: content for bus in buses for path, content in rdma_device(f"ibp{bus}s0", bus).items()}
         sides.append(ports(Node(written(tmp_path / name, tree))))
-    names = [(rail, *(one and one["device"] for one in two)) for rail, *two in rails(*sides)]
+    names = [(rail, *(port and port["device"] for port in two)) for rail, *two in rails(*sides)]
     assert names == [(rail, *(f"ibp{bus}s0" if bus else None for bus in two)) for rail, *two in matched]

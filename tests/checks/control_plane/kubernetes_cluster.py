@@ -72,8 +72,8 @@ def node_in_kubernetes(name: str) -> Json:
 
 
 def condition(kind: str, status: str, reason: str = "", message: str = "", since: str = LONG_AGO) -> Json:
-    data = {"kind": kind, "status": status, "reason": reason, "message": message, "since": since, "heard": JUST_NOW}
-    return {"bad": bad_status(kind), **data}
+    fields = {"kind": kind, "status": status, "reason": reason, "message": message, "since": since, "heard": JUST_NOW}
+    return {"bad": bad_status(kind), **fields}
 
 
 def pod(name: str, node: str = "", **changed: Any) -> Json:
@@ -105,8 +105,8 @@ def pod(name: str, node: str = "", **changed: Any) -> Json:
 def claim(name: str, phase: str = "Bound", **changed: Any) -> Json:
     """A claim of class fsx, with its volume."""
     bound = {"volume": "pvc-1", "driver": FSX} if phase == "Bound" else {"volume": "", "driver": ""}
-    data = {"namespace": "train", "name": name, "phase": phase, "class": "fsx", "selected": False}
-    return {**data, **bound, "created": LONG_AGO, **changed}
+    fields = {"namespace": "train", "name": name, "phase": phase, "class": "fsx", "selected": False}
+    return {**fields, **bound, "created": LONG_AGO, **changed}
 
 
 def storage_class(name: str, provisioner: str = FSX, waits_for_pods: bool = False) -> Json:
@@ -119,9 +119,9 @@ def waiting(reason: str, message: str = "", container: str = "main", restarts: i
 
 def held(cgroup: str, pid: int = 4711, name: str = "python") -> Json:
     """A process that holds a GPU."""
-    data = {"pid": pid, "memory_mib": 900, "name": name, "cgroup": cgroup, "uid": 1000, "program": name, "parent": {}}
+    fields = {"pid": pid, "memory_mib": 900, "name": name, "cgroup": cgroup, "uid": 1000, "program": name, "parent": {}}
     pod = POD.search(cgroup)
-    return {**data, **({"pod": pod[1].replace("_", "-")} if pod else {})}
+    return {**fields, **({"pod": pod[1].replace("_", "-")} if pod else {})}
 
 
 def of_pod(number: int) -> str:
@@ -164,9 +164,11 @@ class Words:
             Target(name, group="workers", instance_type="p5.48xlarge", efa_attached=32) for name in self.of_nodes
         )
         cluster = Cluster("k8s:prod", "kubernetes", targets, {"kubernetes": "context:prod", **settings})
-        data = {name: Collected(Status.READ, value) for name, value in self.kubernetes.items()}
+        collected = {name: Collected(Status.READ, value) for name, value in self.kubernetes.items()}
         evidence = {name: node(name, **own) if own else unreached(name) for name, own in self.of_nodes.items()}
-        return ClusterFacts(cluster, NodeEvidence(cluster.name, {**data, **self.refused}), nodes(cluster, evidence))
+        return ClusterFacts(
+            cluster, NodeEvidence(cluster.name, {**collected, **self.refused}), nodes(cluster, evidence)
+        )
 
 
 def unreached(name: str) -> NodeEvidence:
@@ -188,8 +190,8 @@ def healthy() -> Words:
         )
         for number, (name, node) in enumerate(((name, node) for node in NAMES for name in DAEMON_SETS), start=10)
     ]
-    asked = {"gpus": 8, "most_gpus": 8, "accelerators": 8, "volume_claims": ["data"]}
-    job = pod("worker-0", NAMES[0], uid=UID.format(1), shm="memory", **asked)
+    requests = {"gpus": 8, "most_gpus": 8, "accelerators": 8, "volume_claims": ["data"]}
+    job = pod("worker-0", NAMES[0], uid=UID.format(1), shm="memory", **requests)
     flavor = {
         "name": "h100",
         "labels": "pool=train",

@@ -30,71 +30,73 @@ class KubernetesFault:
     words: str
 
     def put(self) -> Words:
-        words = healthy()
-        self.change(words)
-        return words
+        reports = healthy()
+        self.change(reports)
+        return reports
 
 
-def set_condition(words: Words, changed: Json, number: int = 2) -> None:
+def set_condition(reports: Words, changed: Json, number: int = 2) -> None:
     """Set the condition of that kind on one node."""
-    node = words.nodes[number]
-    node["conditions"] = [one for one in node["conditions"] if one["kind"] != changed["kind"]] + [changed]
+    node = reports.nodes[number]
+    node["conditions"] = [condition for condition in node["conditions"] if condition["kind"] != changed["kind"]] + [
+        changed
+    ]
 
 
-def give(words: Words, number: int, has: Json, gives: Json | None = None) -> None:
-    words.nodes[number]["capacity"].update(has)
-    words.nodes[number]["allocatable"].update(has if gives is None else gives)
+def give(reports: Words, number: int, has: Json, gives: Json | None = None) -> None:
+    reports.nodes[number]["capacity"].update(has)
+    reports.nodes[number]["allocatable"].update(has if gives is None else gives)
 
 
-def label(words: Words, number: int, **labels: str) -> None:
-    words.nodes[number]["labels"].update(labels)
+def label(reports: Words, number: int, **labels: str) -> None:
+    reports.nodes[number]["labels"].update(labels)
 
 
-def taint(words: Words, number: int, key: str, effect: str = "NoSchedule") -> None:
-    words.nodes[number]["taints"] = [
-        *words.nodes[number]["taints"],
+def taint(reports: Words, number: int, key: str, effect: str = "NoSchedule") -> None:
+    reports.nodes[number]["taints"] = [
+        *reports.nodes[number]["taints"],
         {"key": key, "value": "", "effect": effect, "ours": "clusterproof" in key},
     ]
 
 
-def one_gpu_lost(words: Words) -> None:
-    nvml = words.of_nodes[NAMES[1]]["nvml"]
+def one_gpu_lost(reports: Words) -> None:
+    nvml = reports.of_nodes[NAMES[1]]["nvml"]
     nvml.update(count=7, gpus=nvml["gpus"][:7])
 
 
-def process(words: Words, holder: Json, node: str = NAMES[1]) -> None:
-    words.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [holder]
+def process(reports: Words, holder: Json, node: str = NAMES[1]) -> None:
+    reports.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [holder]
 
 
-def others_gpus(words: Words) -> None:
-    words.of_nodes[NAMES[1]]["nvml"]["gpus"] = [
+def others_gpus(reports: Words) -> None:
+    reports.of_nodes[NAMES[1]]["nvml"]["gpus"] = [
         gpu(index, name="NVIDIA A100-SXM4-80GB", processes=[]) for index in range(8)
     ]
 
 
-def ill(words: Words, daemon_set: str, container: Json, **changed: object) -> None:
-    words.pod_of(daemon_set, NAMES[1]).update(ready=False, unready=[container], **changed)
+def ill(reports: Words, daemon_set: str, container: Json, **changed: object) -> None:
+    reports.pod_of(daemon_set, NAMES[1]).update(ready=False, unready=[container], **changed)
 
 
-def missing(words: Words, daemon_set: str) -> None:
-    words.pods.remove(words.pod_of(daemon_set, NAMES[2]))
+def missing(reports: Words, daemon_set: str) -> None:
+    reports.pods.remove(reports.pod_of(daemon_set, NAMES[2]))
 
 
-def job(words: Words, **changed: object) -> None:
-    words.pods[-1].update(changed)
+def job(reports: Words, **changed: object) -> None:
+    reports.pods[-1].update(changed)
 
 
-def kubelet(words: Words, number: int, **changed: object) -> None:
+def kubelet(reports: Words, number: int, **changed: object) -> None:
     """Change the report on one node's kubelet: `configured`, `in_force`, `changed`."""
-    words.of_nodes[NAMES[number]]["kubelet"].update(changed)
+    reports.of_nodes[NAMES[number]]["kubelet"].update(changed)
 
 
-def without_driver(words: Words, number: int, driver: str) -> None:
-    words.storage["nodes"][number]["drivers"].remove(driver)
+def without_driver(reports: Words, number: int, driver: str) -> None:
+    reports.storage["nodes"][number]["drivers"].remove(driver)
 
 
-def unbound(words: Words, claim: Json, **of_pod: object) -> None:
+def unbound(reports: Words, claim: Json, **of_pod: object) -> None:
     """A claim, and a pod that waits for it and for GPUs: for half an hour by default."""
-    words.storage["claims"].append(claim)
+    reports.storage["claims"].append(claim)
     waits = {"created": HALF_AN_HOUR_AGO, "phase": "Pending", "accelerators": 8, "gates": 0, **of_pod}
-    words.pods.append(pod("worker-9", "", volume_claims=[claim["name"]], **waits))
+    reports.pods.append(pod("worker-9", "", volume_claims=[claim["name"]], **waits))

@@ -18,12 +18,12 @@ OF_KUBERNETES = {
 }
 
 
-def verdicts(words: Words) -> dict[str, Result]:
+def verdicts(reports: Words) -> dict[str, Result]:
     """The result of every Kubernetes check on this cluster."""
-    facts = words.facts()
+    facts = reports.facts()
     return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
 
 
-def found(words: Words) -> dict[str, Verdict]:
+def found(reports: Words) -> dict[str, Verdict]:
     """Results other than a pass."""
-    return {name: result.verdict for name, result in verdicts(words).items() if result.verdict is not Verdict.PASS}
+    return {name: result.verdict for name, result in verdicts(reports).items() if result.verdict is not Verdict.PASS}

@@ -56,53 +56,53 @@ class SlurmFault:
     words: str
 
     def put(self) -> Json:
-        data = copy.deepcopy(healthy())
-        self.change(data)
-        return data
+        report = copy.deepcopy(healthy())
+        self.change(report)
+        return report
 
 
-def node(data: Json, number: int, **values: str) -> None:
-    data["nodes"][number].update(values)
+def node(report: Json, number: int, **values: str) -> None:
+    report["nodes"][number].update(values)
 
 
-def config(data: Json, **values: str) -> None:
-    data["config"].update(values)
+def config(report: Json, **values: str) -> None:
+    report["config"].update(values)
 
 
-def many(data: Json) -> None:
+def many(report: Json) -> None:
     """Seventeen nodes, and no topology."""
-    data["nodes"] += [{**data["nodes"][0], "name": f"gpu{number:03}"} for number in range(5, 18)]
-    data["topology"] = None
+    report["nodes"] += [{**report["nodes"][0], "name": f"gpu{number:03}"} for number in range(5, 18)]
+    report["topology"] = None
 
 
 SLURM_FAULTS = (
     SlurmFault(
         "a node that somebody drained",
-        lambda data: node(data, 2, state="IDLE+DRAIN", reason="the fan is loud", reason_user="root"),
+        lambda report: node(report, 2, state="IDLE+DRAIN", reason="the fan is loud", reason_user="root"),
         {"slurm_nodes_take_jobs": FAIL},
         "gpu003: IDLE+DRAIN (the fan is loud, by root); expected nodes that take jobs",
     ),
     SlurmFault(
         "a node that is down",
-        lambda data: node(data, 3, state="DOWN*", reason="Not responding"),
+        lambda report: node(report, 3, state="DOWN*", reason="Not responding"),
         {"slurm_nodes_take_jobs": FAIL},
         "gpu004: DOWN* (Not responding)",
     ),
     SlurmFault(
         "a node that the health check drained",
-        lambda data: node(data, 0, state="IDLE+DRAIN", reason="clusterproof: gpu.no_xid: Xid 79"),
+        lambda report: node(report, 0, state="IDLE+DRAIN", reason="clusterproof: gpu.no_xid: Xid 79"),
         {"slurm_nodes_take_jobs": CONCERN},
         "clusterproof: gpu.no_xid: Xid 79",
     ),
     SlurmFault(
         "a node with fewer GPUs in its GRES",
-        lambda data: node(data, 1, gres="gpu:h100:7(S:0-1)"),
+        lambda report: node(report, 1, gres="gpu:h100:7(S:0-1)"),
         {"slurm_gres": FAIL},
         "gpu002 has GRES gpu:h100:7(S:0-1) and 8 GPUs; expected the same number",
     ),
     SlurmFault(
         "nodes without GRES",
-        lambda data: [node(data, number, gres="") for number in range(NODES)],
+        lambda report: [node(report, number, gres="") for number in range(NODES)],
         {"slurm_gres": FAIL},
         "gpu[001-004] has GRES (null) and 8 GPUs",
     ),
@@ -111,37 +111,37 @@ SLURM_FAULTS = (
     ),
     SlurmFault(
         "a node under no switch",
-        lambda data: data["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
+        lambda report: report["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
         {"slurm_topology": CONCERN},
         "gpu004 not in any switch or block",
     ),
     SlurmFault(
         "a prolog without a limit",
-        lambda data: config(data, PrologEpilogTimeout="65534"),
+        lambda report: config(report, PrologEpilogTimeout="65534"),
         {"slurm_config": CONCERN},
         "Prolog has no time limit, Epilog has no time limit",
     ),
     SlurmFault(
         "an epilog without a limit of its own",
-        lambda data: config(data, PrologTimeout="300", EpilogTimeout="65534"),
+        lambda report: config(report, PrologTimeout="300", EpilogTimeout="65534"),
         {"slurm_config": CONCERN},
         "Epilog has no time limit; expected",
     ),
     SlurmFault(
         "a prolog that runs at the first step only",
-        lambda data: config(data, PrologFlags="(null)"),
+        lambda report: config(report, PrologFlags="(null)"),
         {"slurm_config": CONCERN},
         "PrologFlags is not set",
     ),
     SlurmFault(
         "no health check",
-        lambda data: config(data, HealthCheckProgram="(null)"),
+        lambda report: config(report, HealthCheckProgram="(null)"),
         {"slurm_config": CONCERN},
         "HealthCheckProgram is not set",
     ),
     SlurmFault(
         "a health check that never runs",
-        lambda data: config(data, HealthCheckInterval="0 sec"),
+        lambda report: config(report, HealthCheckInterval="0 sec"),
         {"slurm_config": CONCERN},
         "HealthCheckInterval is 0",
     ),

@@ -45,10 +45,10 @@ def test_a_healthy_cluster_passes() -> None:
 
 @pytest.mark.parametrize("fault", KUBERNETES_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_changes_its_verdicts_and_no_other(fault: KubernetesFault) -> None:
-    data = verdicts(fault.put())
-    changed = {name: result.verdict for name, result in data.items() if result.verdict is not Verdict.PASS}
-    assert changed == fault.expect, {name: data[name].message for name in changed}
-    assert fault.words in data[next(iter(fault.expect))].message
+    results = verdicts(fault.put())
+    changed = {name: result.verdict for name, result in results.items() if result.verdict is not Verdict.PASS}
+    assert changed == fault.expect, {name: results[name].message for name in changed}
+    assert fault.words in results[next(iter(fault.expect))].message
 
 
 def test_every_check_is_proven() -> None:
@@ -58,9 +58,9 @@ def test_every_check_is_proven() -> None:
 
 
 def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
-    words = healthy()
-    words.nodes[1]["cordoned"] = True
-    results = of_each(OF_KUBERNETES["k8s_node_takes_pods"], words.facts())
+    reports = healthy()
+    reports.nodes[1]["cordoned"] = True
+    results = of_each(OF_KUBERNETES["k8s_node_takes_pods"], reports.facts())
     assert {name: result.verdict for name, result in results.items()} == {
         **dict.fromkeys(NAMES, Verdict.PASS),
         NAMES[1]: Verdict.FAIL,
@@ -88,83 +88,83 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
     ],
 )
 def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lost: set[str]) -> None:
-    words = healthy()
-    words.refused[collector] = Collected(Status.DENIED, detail='User "x" cannot list resource "…"')
-    data = verdicts(words)
-    assert {name for name, result in data.items() if result.verdict is not Verdict.PASS} == lost
+    reports = healthy()
+    reports.refused[collector] = Collected(Status.DENIED, detail='User "x" cannot list resource "…"')
+    results = verdicts(reports)
+    assert {name for name, result in results.items() if result.verdict is not Verdict.PASS} == lost
     for name in lost:
-        assert data[name].verdict is Verdict.INCOMPLETE
-        assert 'User "x" cannot list resource' in data[name].message
+        assert results[name].verdict is Verdict.INCOMPLETE
+        assert 'User "x" cannot list resource' in results[name].message
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda words: [taint(words, number, "dedicated") for number in range(4)],
-        lambda words: taint(words, 1, "soft", "PreferNoSchedule"),
-        lambda words: taint(words, 1, "aws.amazon.com/neuron"),
-        lambda words: words.pods.append(pod("young", accelerators=8, created=JUST_NOW)),
-        lambda words: words.pods.append(pod("gated", accelerators=8, gates=1)),
-        lambda words: words.pods.append(pod("small", NAMES[2], most_gpus=1, gpus=1, accelerators=1)),
-        lambda words: words.pods.append(pod("old", NAMES[2], deleted=JUST_NOW, accelerators=1)),
-        lambda words: words.pods.append(pod("own", NAMES[2], owner="DaemonSet/my-thing", ready=False)),
-        lambda words: words.pod_of("kube-proxy", NAMES[1]).update(ready=False, created=JUST_NOW),
-        lambda words: (give(words, 1, {"gpu": 32}), label(words, 1, gpu_replicas="4")),
-        lambda words: (
-            give(words, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}),
-            label(words, 1, mig_strategy="mixed", gpu_product="NVIDIA H100 80GB HBM3 MIG 1g.10gb", gpu_count="56"),
+        lambda reports: [taint(reports, number, "dedicated") for number in range(4)],
+        lambda reports: taint(reports, 1, "soft", "PreferNoSchedule"),
+        lambda reports: taint(reports, 1, "aws.amazon.com/neuron"),
+        lambda reports: reports.pods.append(pod("young", accelerators=8, created=JUST_NOW)),
+        lambda reports: reports.pods.append(pod("gated", accelerators=8, gates=1)),
+        lambda reports: reports.pods.append(pod("small", NAMES[2], most_gpus=1, gpus=1, accelerators=1)),
+        lambda reports: reports.pods.append(pod("old", NAMES[2], deleted=JUST_NOW, accelerators=1)),
+        lambda reports: reports.pods.append(pod("own", NAMES[2], owner="DaemonSet/my-thing", ready=False)),
+        lambda reports: reports.pod_of("kube-proxy", NAMES[1]).update(ready=False, created=JUST_NOW),
+        lambda reports: (give(reports, 1, {"gpu": 32}), label(reports, 1, gpu_replicas="4")),
+        lambda reports: (
+            give(reports, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}),
+            label(reports, 1, mig_strategy="mixed", gpu_product="NVIDIA H100 80GB HBM3 MIG 1g.10gb", gpu_count="56"),
         ),
-        lambda words: process(words, held(of_pod(10)), NAMES[0]),  # a daemon set's
-        lambda words: unbound(words, claim("late", "Pending", **{"class": "gp3"}), accelerators=0),
-        lambda words: unbound(words, claim("late", "Pending"), created=JUST_NOW),
-        lambda words: unbound(words, claim("late", "Pending", created=JUST_NOW), accelerators=0),
-        lambda words: unbound(words, claim("late", "Pending"), deleted=JUST_NOW),
-        lambda words: unbound(words, claim("late", "Pending"), gates=1),
-        lambda words: words.storage["claims"].append(claim("of-nobody", "Pending")),
-        lambda words: words.storage["nodes"][2]["drivers"].append("one.of.its.own"),
-        lambda words: [kubelet(words, number, configured={}, in_force={}) for number in range(4)],
+        lambda reports: process(reports, held(of_pod(10)), NAMES[0]),  # a daemon set's
+        lambda reports: unbound(reports, claim("late", "Pending", **{"class": "gp3"}), accelerators=0),
+        lambda reports: unbound(reports, claim("late", "Pending"), created=JUST_NOW),
+        lambda reports: unbound(reports, claim("late", "Pending", created=JUST_NOW), accelerators=0),
+        lambda reports: unbound(reports, claim("late", "Pending"), deleted=JUST_NOW),
+        lambda reports: unbound(reports, claim("late", "Pending"), gates=1),
+        lambda reports: reports.storage["claims"].append(claim("of-nobody", "Pending")),
+        lambda reports: reports.storage["nodes"][2]["drivers"].append("one.of.its.own"),
+        lambda reports: [kubelet(reports, number, configured={}, in_force={}) for number in range(4)],
     ],
 )
 def test_what_is_meant_to_be_so_is_no_finding(change: Callable[[Words], object]) -> None:
-    words = healthy()
-    change(words)
+    reports = healthy()
+    change(reports)
     allowed = {"k8s_gpu_seen": Verdict.NOT_APPLICABLE}  # one of four nodes has partitioned GPUs: the others pass
-    assert {name: verdict for name, verdict in found(words).items() if allowed.get(name) is not verdict} == {}
+    assert {name: verdict for name, verdict in found(reports).items() if allowed.get(name) is not verdict} == {}
 
 
 @pytest.mark.parametrize(
     "renew",
     [
-        lambda words: words.nodes[2].update(created=JUST_NOW),
-        lambda words: words.pods.append(pod("fsx-csi-node-3", NAMES[2], role="csi", created=JUST_NOW)),
+        lambda reports: reports.nodes[2].update(created=JUST_NOW),
+        lambda reports: reports.pods.append(pod("fsx-csi-node-3", NAMES[2], role="csi", created=JUST_NOW)),
     ],
     ids=["the node", "the driver's pod"],
 )
 def test_a_driver_that_a_new_node_has_not_registered_yet_is_neither_a_fault_nor_a_pass(
     renew: Callable[[Words], object],
 ) -> None:
-    words = healthy()
-    without_driver(words, 2, FSX)
-    renew(words)
-    assert found(words) == {"k8s_storage": Verdict.INCOMPLETE}
+    reports = healthy()
+    without_driver(reports, 2, FSX)
+    renew(reports)
+    assert found(reports) == {"k8s_storage": Verdict.INCOMPLETE}
 
 
 def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
-    words = healthy()
-    give(words, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}, {"gpu": 0, "mig": {"1g.10gb": 49}})
-    assert "49 of 56 nvidia.com/mig-1g.10gb allocatable" in verdicts(words)["k8s_gpu_allocatable"].message
+    reports = healthy()
+    give(reports, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}, {"gpu": 0, "mig": {"1g.10gb": 49}})
+    assert "49 of 56 nvidia.com/mig-1g.10gb allocatable" in verdicts(reports)["k8s_gpu_allocatable"].message
 
 
 def test_a_claim_of_many_pods_is_reported_once_and_of_many_claims_the_oldest_pods() -> None:
-    words = healthy()
-    words.pods.extend(
+    reports = healthy()
+    reports.pods.extend(
         pod(f"follower-{n}", NAMES[1], created=HALF_AN_HOUR_AGO, volume_claims=["shared"]) for n in (1, 2)
     )
-    words.pods.append(pod("leader", NAMES[2], volume_claims=["shared"]))
-    words.pods.extend(
+    reports.pods.append(pod("leader", NAMES[2], volume_claims=["shared"]))
+    reports.pods.extend(
         pod(f"other-{n:02}", NAMES[3], created=HALF_AN_HOUR_AGO, volume_claims=[f"c{n}"]) for n in range(10)
     )
-    message = verdicts(words)["k8s_volume_claims"].message
+    message = verdicts(reports)["k8s_volume_claims"].message
     assert message.startswith(
         "train/shared of train/leader, 23 days old: there is no such claim, train/c0 of train/other-00"
     )
@@ -173,29 +173,29 @@ def test_a_claim_of_many_pods_is_reported_once_and_of_many_claims_the_oldest_pod
 
 
 def test_kubernetes_report_on_an_unreached_node_is_evaluated_and_the_rest_incomplete() -> None:
-    words = healthy()
-    words.of_nodes[NAMES[2]] = {}
+    reports = healthy()
+    reports.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods", "k8s_kubelet_policy"}
-    assert found(words) == dict.fromkeys(compared, Verdict.INCOMPLETE)
-    assert all(verdicts(words)[name].is_of_unreachable for name in compared)
-    give(words, 2, {"gpu": 0})
-    words.pods.append(pod("old", NAMES[2], deleted=HALF_AN_HOUR_AGO, accelerators=8))
-    data = verdicts(words)
-    assert data["k8s_gpu_allocatable"].verdict is data["k8s_gpu_pods"].verdict is Verdict.FAIL
+    assert found(reports) == dict.fromkeys(compared, Verdict.INCOMPLETE)
+    assert all(verdicts(reports)[name].is_of_unreachable for name in compared)
+    give(reports, 2, {"gpu": 0})
+    reports.pods.append(pod("old", NAMES[2], deleted=HALF_AN_HOUR_AGO, accelerators=8))
+    results = verdicts(reports)
+    assert results["k8s_gpu_allocatable"].verdict is results["k8s_gpu_pods"].verdict is Verdict.FAIL
 
 
 def test_a_node_that_kubernetes_does_not_list_any_more_is_incomplete() -> None:
-    words = healthy()
-    words.kubernetes["k8s_nodes"]["nodes"].pop()
-    result = verdicts(words)["k8s_node_ready"]
+    reports = healthy()
+    reports.kubernetes["k8s_nodes"]["nodes"].pop()
+    result = verdicts(reports)["k8s_node_ready"]
     assert (result.verdict, result.node) == (Verdict.INCOMPLETE, "gpu004")
     assert "gpu004: Kubernetes lists no such node any more" in result.message
 
 
 def test_a_node_is_found_by_its_instance_where_the_inventory_names_its_host() -> None:
-    words = healthy()
-    words.nodes[0].update(name="hyperpod-i-0123456789abcde01")
-    facts = words.facts()
+    reports = healthy()
+    reports.nodes[0].update(name="hyperpod-i-0123456789abcde01")
+    facts = reports.facts()
     target = Target("ip-10-1-2-3", "sagemaker-cluster:abc_workers-i-0123456789abcde01", group="workers")
     cluster = Cluster("ml", "hyperpod", (target,), dict(facts.cluster.settings))
     seen = ClusterFacts(cluster, facts.evidence, nodes(cluster, {target.name: NodeEvidence(target.name)}))
@@ -214,26 +214,26 @@ def test_a_cluster_without_kubernetes_is_not_evaluated() -> None:
 @pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices", "k8s_storage"])
 @pytest.mark.parametrize("data", [None, [], {}, {"nodes": [None], "pods": "x"}, {"asked_at": "now"}])
 def test_evidence_in_another_form_is_no_pass_and_no_fault(name: str, data: object) -> None:
-    words = healthy()
-    words.kubernetes[name] = data
+    reports = healthy()
+    reports.kubernetes[name] = data
     if name == "k8s_resource_slices":
-        give(words, 1, {"gpu": 0})
-    seen = found(words)
+        give(reports, 1, {"gpu": 0})
+    seen = found(reports)
     assert Verdict.INCOMPLETE in seen.values()
     assert {"k8s_gpu_seen"} >= {name for name, verdict in seen.items() if verdict is Verdict.FAIL}
 
 
 def test_an_init_container_that_waits_is_named() -> None:
-    words = healthy()
+    reports = healthy()
     container = waiting("CreateContainerError", "no such runtime", "toolkit-validation")
-    words.pod_of("kube-proxy", NAMES[1]).update(ready=False, unready=[container], created=JUST_NOW)
-    assert "toolkit-validation: CreateContainerError (no such runtime)" in verdicts(words)["k8s_system_pods"].message
+    reports.pod_of("kube-proxy", NAMES[1]).update(ready=False, unready=[container], created=JUST_NOW)
+    assert "toolkit-validation: CreateContainerError (no such runtime)" in verdicts(reports)["k8s_system_pods"].message
 
 
 @pytest.mark.parametrize("fault", [None, *KUBERNETES_FAULTS], ids=lambda fault: fault.name if fault else "healthy")
 def test_without_the_names_of_things_the_verdicts_are_the_same(fault: KubernetesFault | None) -> None:
-    words = fault.put() if fault else healthy()
-    facts = words.facts()
+    reports = fault.put() if fault else healthy()
+    facts = reports.facts()
     redaction, shown = Redaction(facts.cluster), {}
     with redaction.rewriting(lambda evidence: shown.update({evidence.node: evidence})) as learn:
         for node in facts.nodes.values():
@@ -241,6 +241,6 @@ def test_without_the_names_of_things_the_verdicts_are_the_same(fault: Kubernetes
     evidence = redaction.of_control_plane(facts.evidence)
     redacted = ClusterFacts(redaction.cluster, evidence, nodes(redaction.cluster, shown))
     seen = {name: worst(check, redacted) for name, check in OF_KUBERNETES.items()}
-    expected = {name: result.verdict for name, result in verdicts(words).items()}
+    expected = {name: result.verdict for name, result in verdicts(reports).items()}
     assert {name: result.verdict for name, result in seen.items()} == expected
     assert not any(name in result.message for result in seen.values() for name in (*NAMES, "worker-0", "us-west-2b-"))

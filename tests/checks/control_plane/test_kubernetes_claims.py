@@ -12,16 +12,16 @@ from tests.checks.control_plane.kubernetes_verdicts import found, verdicts
 
 
 def test_without_a_device_plugin_slices_that_may_not_be_listed_leave_the_check_incomplete() -> None:
-    words = healthy()
-    give(words, 1, {"gpu": 0})
-    words.refused["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
-    data = verdicts(words)
-    assert data["k8s_gpu_allocatable"].verdict is Verdict.INCOMPLETE
+    reports = healthy()
+    give(reports, 1, {"gpu": 0})
+    reports.refused["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
+    results = verdicts(reports)
+    assert results["k8s_gpu_allocatable"].verdict is Verdict.INCOMPLETE
 
 
 def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> dict[str, object]:
-    data = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
-    return {**data, "devices": devices, "gpus": gpus}
+    fields = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
+    return {**fields, "devices": devices, "gpus": gpus}
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> 
     ],
 )
 def test_gpus_that_a_driver_of_claims_offers_count(offered: list[object], expected: dict[str, Verdict]) -> None:
-    words = healthy()
-    del words.nodes[1]["capacity"]["gpu"], words.nodes[1]["allocatable"]["gpu"]
-    words.kubernetes["k8s_resource_slices"] = {"slices": offered}
-    assert found(words) == expected
+    reports = healthy()
+    del reports.nodes[1]["capacity"]["gpu"], reports.nodes[1]["allocatable"]["gpu"]
+    reports.kubernetes["k8s_resource_slices"] = {"slices": offered}
+    assert found(reports) == expected
 
 
 def test_efa_that_a_driver_of_claims_offers_counts() -> None:
-    words = healthy()
-    give(words, 1, {"efa": 0})
-    words.kubernetes["k8s_resource_slices"] = {"slices": [slices("dra.net", 34, None)]}
-    assert found(words) == {}
+    reports = healthy()
+    give(reports, 1, {"efa": 0})
+    reports.kubernetes["k8s_resource_slices"] = {"slices": [slices("dra.net", 34, None)]}
+    assert found(reports) == {}

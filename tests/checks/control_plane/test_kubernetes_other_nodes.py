@@ -21,7 +21,7 @@ OTHER = 1  # the number of the node that is changed
 TRN1 = "trn1.32xlarge"
 
 
-def said(
+def result_of(
     check: str,
     change: Callable[[Words], object],
     instance_type: str = "p5.48xlarge",
@@ -29,11 +29,11 @@ def said(
     group: str = "workers",
 ) -> Result:
     """A check's result on a node of this type and group."""
-    words = healthy()
-    words.of_nodes[NAMES[OTHER]]["imds"]["identity"]["instance_type"] = instance_type
-    words.nodes[OTHER]["instance_type"] = instance_type
-    change(words)
-    facts = words.facts()
+    reports = healthy()
+    reports.of_nodes[NAMES[OTHER]]["imds"]["identity"]["instance_type"] = instance_type
+    reports.nodes[OTHER]["instance_type"] = instance_type
+    change(reports)
+    facts = reports.facts()
     targets = [
         replace(target, instance_type=instance_type, group=group, expect=expect, efa_attached=None)
         if target.name == NAMES[OTHER]
@@ -42,15 +42,15 @@ def said(
     ]
     cluster = replace(facts.cluster, targets=tuple(targets))
     evidence = {name: node.evidence for name, node in facts.nodes.items()}
-    found = ClusterFacts(cluster, facts.evidence, nodes(cluster, evidence))
-    return of_each(all_checks()[f"control_plane.{check}"], found)[NAMES[OTHER]]
+    cluster_facts = ClusterFacts(cluster, facts.evidence, nodes(cluster, evidence))
+    return of_each(all_checks()[f"control_plane.{check}"], cluster_facts)[NAMES[OTHER]]
 
 
 def neuron(name: str, count: int) -> Callable[[Words], object]:
     """A node whose plugin offers this many Neuron devices, and no GPU."""
 
-    def change(words: Words) -> None:
-        for devices in (words.nodes[OTHER]["capacity"], words.nodes[OTHER]["allocatable"]):
+    def change(reports: Words) -> None:
+        for devices in (reports.nodes[OTHER]["capacity"], reports.nodes[OTHER]["allocatable"]):
             del devices["gpu"]
             devices.update({name: count, "efa": 8})
 
@@ -59,60 +59,63 @@ def neuron(name: str, count: int) -> Callable[[Words], object]:
 
 @pytest.mark.parametrize("name", ["neuron", "neurondevice"])
 def test_neuron_devices_are_counted_by_either_of_their_names(name: str) -> None:
-    assert said("k8s_gpu_allocatable", neuron(name, 16), TRN1).verdict is Verdict.PASS
-    lost = said("k8s_gpu_allocatable", neuron(name, 15), TRN1)
+    assert result_of("k8s_gpu_allocatable", neuron(name, 16), TRN1).verdict is Verdict.PASS
+    lost = result_of("k8s_gpu_allocatable", neuron(name, 15), TRN1)
     assert (lost.verdict, lost.message) == (FAIL, "15 Neuron devices allocatable; expected 16")
 
 
 def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
-    def change(words: Words) -> None:
-        neuron("neuron", 0)(words)
-        data = {"driver": "neuron.aws.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
-        words.kubernetes["k8s_resource_slices"] = {"slices": [{**data, "devices": 16, "gpus": None}]}
+    def change(reports: Words) -> None:
+        neuron("neuron", 0)(reports)
+        pool = {"driver": "neuron.aws.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        reports.kubernetes["k8s_resource_slices"] = {"slices": [{**pool, "devices": 16, "gpus": None}]}
 
-    assert said("k8s_gpu_allocatable", change, TRN1).verdict is Verdict.PASS
+    assert result_of("k8s_gpu_allocatable", change, TRN1).verdict is Verdict.PASS
 
 
-def of_no_accelerators(words: Words) -> None:
+def of_no_accelerators(reports: Words) -> None:
     """A node that should have no accelerators."""
-    give(words, OTHER, {"gpu": 0, "efa": 0})
-    words.nodes[OTHER]["labels"].update(gpu_product="", gpu_count="", driver="")
+    give(reports, OTHER, {"gpu": 0, "efa": 0})
+    reports.nodes[OTHER]["labels"].update(gpu_product="", gpu_count="", driver="")
 
 
 NOTHING = {"gpus": 0, "efa": 0}
 
 
 @pytest.mark.parametrize(
-    ("check", "words"),
+    ("check", "message"),
     [
         ("k8s_gpu_allocatable", "no accelerators are expected of it"),
         ("k8s_efa_allocatable", "no EFA is expected of it"),
         ("k8s_gpu_seen", "no GPUs are expected of it"),
     ],
 )
-def test_what_is_expected_of_no_node_of_its_type_is_not_applicable(check: str, words: str) -> None:
-    result = said(check, of_no_accelerators, "m7i.large", NOTHING)
-    assert (result.verdict, result.message) == (NOT_APPLICABLE, words)
+def test_what_is_expected_of_no_node_of_its_type_is_not_applicable(check: str, message: str) -> None:
+    result = result_of(check, of_no_accelerators, "m7i.large", NOTHING)
+    assert (result.verdict, result.message) == (NOT_APPLICABLE, message)
 
 
 def test_efa_that_nobody_expects_is_a_fault() -> None:
-    result = said("k8s_efa_allocatable", lambda words: give(words, OTHER, {"efa": 4}), "m7i.large", NOTHING)
+    result = result_of("k8s_efa_allocatable", lambda reports: give(reports, OTHER, {"efa": 4}), "m7i.large", NOTHING)
     assert (result.verdict, result.message) == (FAIL, "4 EFA devices allocatable; expected 0")
 
 
 def test_claims_of_a_driver_count_only_where_the_device_plugin_gives_no_efa() -> None:
-    def change(words: Words) -> None:
-        give(words, OTHER, {"efa": 31})
-        data = {"driver": "efa.networking.k8s.aws", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
-        words.kubernetes["k8s_resource_slices"] = {"slices": [{**data, "devices": 32, "gpus": None}]}
+    def change(reports: Words) -> None:
+        give(reports, OTHER, {"efa": 31})
+        pool = {"driver": "efa.networking.k8s.aws", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        reports.kubernetes["k8s_resource_slices"] = {"slices": [{**pool, "devices": 32, "gpus": None}]}
 
-    assert said("k8s_efa_allocatable", change, expect={"efa": 32}).message == "31 EFA devices allocatable; expected 32"
+    assert (
+        result_of("k8s_efa_allocatable", change, expect={"efa": 32}).message
+        == "31 EFA devices allocatable; expected 32"
+    )
 
 
 def test_a_node_without_versions_leaves_the_comparison_incomplete() -> None:
-    words = healthy()
-    words.nodes[OTHER]["info"] = {"kubelet": "v1.34.4-eks"}
-    result = worst(all_checks()["control_plane.k8s_versions_uniform"], words.facts())
+    reports = healthy()
+    reports.nodes[OTHER]["info"] = {"kubelet": "v1.34.4-eks"}
+    result = worst(all_checks()["control_plane.k8s_versions_uniform"], reports.facts())
     assert (result.verdict, result.message) == (
         INCOMPLETE,
         "Kubernetes reports no versions for gpu002; expected them for each node",
@@ -120,16 +123,16 @@ def test_a_node_without_versions_leaves_the_comparison_incomplete() -> None:
 
 
 def test_a_group_of_which_nobody_labels_gpus_is_not_applicable() -> None:
-    def change(words: Words) -> None:
+    def change(reports: Words) -> None:
         for number in range(len(NAMES)):
-            label(words, number, gpu_product="", gpu_count="", driver="")
+            label(reports, number, gpu_product="", gpu_count="", driver="")
 
-    result = said("k8s_gpu_labels", change)
+    result = result_of("k8s_gpu_labels", change)
     assert (result.verdict, result.message) == (NOT_APPLICABLE, "its GPUs have no labels")
 
 
 def test_a_count_without_a_product_is_compared_too() -> None:
-    result = said("k8s_gpu_labels", lambda words: label(words, OTHER, gpu_product="", gpu_count="7"))
+    result = result_of("k8s_gpu_labels", lambda reports: label(reports, OTHER, gpu_product="", gpu_count="7"))
     assert (result.verdict, result.message) == (
         FAIL,
         "label nvidia.com/gpu.count is 7, NVML counts 8; expected the same",
@@ -137,11 +140,11 @@ def test_a_count_without_a_product_is_compared_too() -> None:
 
 
 def test_a_node_without_the_kubelets_condition_is_incomplete() -> None:
-    def change(words: Words) -> None:
-        node = words.nodes[OTHER]
-        node["conditions"] = [one for one in node["conditions"] if one["kind"] != "Ready"]
+    def change(reports: Words) -> None:
+        node = reports.nodes[OTHER]
+        node["conditions"] = [shown for shown in node["conditions"] if shown["kind"] != "Ready"]
 
-    result = said("k8s_node_ready", change)
+    result = result_of("k8s_node_ready", change)
     assert (result.verdict, result.message) == (
         INCOMPLETE,
         "it has no condition Ready; expected the kubelet to report one",
@@ -150,19 +153,19 @@ def test_a_node_without_the_kubelets_condition_is_incomplete() -> None:
 
 def test_a_condition_without_a_time_is_not_called_old() -> None:
     missing = {**condition("GPUMissing", "True", "Missing"), "heard": "", "since": ""}
-    result = said("k8s_node_ready", lambda words: set_condition(words, missing, OTHER))
+    result = result_of("k8s_node_ready", lambda reports: set_condition(reports, missing, OTHER))
     assert result.verdict is CONCERN
     assert "last confirmed" not in result.message
 
 
 def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
-    result = said("k8s_node_takes_pods", lambda words: taint(words, OTHER, "dedicated"), group="alone")
+    result = result_of("k8s_node_takes_pods", lambda reports: taint(reports, OTHER, "dedicated"), group="alone")
     assert result.verdict is CONCERN
     assert "no other node in its group to compare with" in result.message
 
 
 @pytest.mark.parametrize(
-    ("labels", "verdict", "words"),
+    ("labels", "verdict", "message"),
     [
         ({"hyperpod_health": "", "hyperpod_deep_check": ""}, NOT_APPLICABLE, "this is not a HyperPod node"),
         (
@@ -173,7 +176,7 @@ def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
     ],
 )
 def test_what_hyperpod_says_of_a_node_is_believed_by_its_words(
-    labels: Mapping[str, str], verdict: Verdict, words: str
+    labels: Mapping[str, str], verdict: Verdict, message: str
 ) -> None:
-    result = said("hyperpod_node_health", lambda kubernetes: label(kubernetes, OTHER, **labels))
-    assert (result.verdict, result.message) == (verdict, words)
+    result = result_of("hyperpod_node_health", lambda kubernetes: label(kubernetes, OTHER, **labels))
+    assert (result.verdict, result.message) == (verdict, message)

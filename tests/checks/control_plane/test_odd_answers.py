@@ -29,8 +29,8 @@ def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: s
     """A cluster of instances of these types, by name, on which AWS or Slurm reported this."""
     targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
     cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
-    data = NodeEvidence("c", {name: Collected(Status.READ, value) for name, value in collectors.items()})
-    return ClusterFacts(cluster, data, nodes(cluster, {name: NodeEvidence(name) for name in types}))
+    evidence = NodeEvidence("c", {name: Collected(Status.READ, value) for name, value in collectors.items()})
+    return ClusterFacts(cluster, evidence, nodes(cluster, {name: NodeEvidence(name) for name in types}))
 
 
 def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
@@ -39,7 +39,7 @@ def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result
 
 def quotas(types: Mapping[str, str], *without: str, value: float = 1000.0) -> dict[str, Any]:
     """The quotas that such a cluster needs, except those with these words in their names."""
-    wanted = [need for need in needs(facts(types, {})) if not any(words in need.name for words in without)]
+    wanted = [need for need in needs(facts(types, {})) if not any(part in need.name for part in without)]
     return {"quotas": [{"service": need.service, "name": need.name, "value": value} for need in wanted]}
 
 
@@ -48,7 +48,7 @@ UNKNOWN = {"a": "p5.48xlarge", "b": "p9.metal"}
 
 
 @pytest.mark.parametrize(
-    ("types", "without", "value", "verdict", "words"),
+    ("types", "without", "value", "verdict", "message"),
     [
         (P5, (), 1000.0, PASS, ""),
         (P5, (), 66.0, PASS, ""),
@@ -58,9 +58,9 @@ UNKNOWN = {"a": "p5.48xlarge", "b": "p9.metal"}
     ],
 )
 def test_quotas_allow_what_the_cluster_needs(
-    types: Mapping[str, str], without: tuple[str, ...], value: float, verdict: Verdict, words: str
+    types: Mapping[str, str], without: tuple[str, ...], value: float, verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("service_quotas", types, quotas=quotas(types, *without, value=value)), verdict, words)
+    expect(evaluated("service_quotas", types, quotas=quotas(types, *without, value=value)), verdict, message)
 
 
 def test_a_type_with_accelerators_that_nobody_knows_has_no_number_of_interfaces() -> None:
@@ -69,21 +69,25 @@ def test_a_type_with_accelerators_that_nobody_knows_has_no_number_of_interfaces(
     assert interfaces("p9.metal", PACKAGED) is None
 
 
-def instances(*data: Mapping[str, Any]) -> dict[str, Any]:
-    return {"instances": [{"hostname": name, "InstanceType": "x", **one} for name, one in zip("ab", data, strict=True)]}
+def instances(*described: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "instances": [
+            {"hostname": name, "InstanceType": "x", **fields} for name, fields in zip("ab", described, strict=True)
+        ]
+    }
 
 
 @pytest.mark.parametrize(
-    ("images", "verdict", "words"),
+    ("images", "verdict", "message"),
     [
         (("ami-1", "ami-1"), PASS, ""),
         (("ami-1", "ami-2"), CONCERN, "the nodes: 1 of ami-1 and 1 of ami-2; expected one image in each group"),
         (("ami-1", None), INCOMPLETE, "AWS reports no image for 1 of 2 nodes; expected one for each"),
     ],
 )
-def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, words: str) -> None:
-    data = instances(*({"ImageId": image} for image in images))
-    expect(evaluated("image_uniform", P5, instances=data), verdict, words)
+def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, message: str) -> None:
+    of_images = instances(*({"ImageId": image} for image in images))
+    expect(evaluated("image_uniform", P5, instances=of_images), verdict, message)
 
 
 def test_nodes_outside_an_ultraserver_are_named() -> None:
@@ -95,16 +99,16 @@ def test_nodes_outside_an_ultraserver_are_named() -> None:
 
 def slurm(**changed: str) -> dict[str, Any]:
     """Slurm's report, with one node's changed."""
-    data = healthy()
-    data["nodes"][0].update(changed)
-    return data
+    report = healthy()
+    report["nodes"][0].update(changed)
+    return report
 
 
 FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
 
 
 @pytest.mark.parametrize(
-    ("types", "data", "verdict", "words"),
+    ("types", "data", "verdict", "message"),
     [
         (FOUR, slurm(), PASS, ""),
         (FOUR, slurm(gres=""), FAIL, "gpu001 has GRES (null) and 8 GPUs; expected the same number"),
@@ -118,32 +122,34 @@ FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
         ),
     ],
 )
-def test_slurm_counts_the_gpus_of_each_node(types: Any, data: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("slurm_gres", types, slurm=data), verdict, words)
+def test_slurm_counts_the_gpus_of_each_node(types: Any, data: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("slurm_gres", types, slurm=data), verdict, message)
 
 
 def test_nodes_that_get_no_jobs_are_reported_by_state_and_reason() -> None:
-    data = healthy()
+    report = healthy()
     for number in (0, 1):
-        data["nodes"][number].update(state="IDLE+DRAIN", reason="fan")
-    data["nodes"][2].update(state="DOWN*")
+        report["nodes"][number].update(state="IDLE+DRAIN", reason="fan")
+    report["nodes"][2].update(state="DOWN*")
     expect(
-        evaluated("slurm_nodes_take_jobs", FOUR, slurm=data), FAIL, "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp"
+        evaluated("slurm_nodes_take_jobs", FOUR, slurm=report),
+        FAIL,
+        "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp",
     )
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "message"),
     [("(null)", "PrologFlags is not set; expected"), ("Contain", "PrologFlags is Contain; expected")],
 )
-def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
-    data = healthy()
-    data["config"]["PrologFlags"] = flags
-    expect(evaluated("slurm_config", FOUR, slurm=data), CONCERN, words)
+def test_the_flags_of_a_prolog_are_named(flags: str, message: str) -> None:
+    report = healthy()
+    report["config"]["PrologFlags"] = flags
+    expect(evaluated("slurm_config", FOUR, slurm=report), CONCERN, message)
 
 
 @pytest.mark.parametrize(
-    ("state", "gres", "verdict", "words"),
+    ("state", "gres", "verdict", "message"),
     [
         ("IDLE", "gpu:8", PASS, ""),
         ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN; expected a known state"),
@@ -158,7 +164,9 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
         ("IDLE", "", CONCERN, "GRES (null); expected 8 GPUs"),
     ],
 )
-def test_a_captured_state_of_slurm_is_one_that_takes_jobs(state: str, gres: str, verdict: Verdict, words: str) -> None:
-    data = {**healthy()["nodes"][0], "state": state, "gres": gres}
-    evidence = node("gpu001", slurm_node={"nodes": [data]})
-    expect(said("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, words)
+def test_a_captured_state_of_slurm_is_one_that_takes_jobs(
+    state: str, gres: str, verdict: Verdict, message: str
+) -> None:
+    slurm_node = {**healthy()["nodes"][0], "state": state, "gres": gres}
+    evidence = node("gpu001", slurm_node={"nodes": [slurm_node]})
+    expect(said("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, message)

@@ -29,17 +29,17 @@ OF_SLURM = {
 }
 
 
-def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
+def verdicts(slurm: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
     """The result of every Slurm check on four nodes."""
     targets = tuple(Target(f"gpu{number:03}", instance_type=instance_type) for number in range(1, NODES + 1))
     cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
     evidence = {target.name: NodeEvidence(target.name) for target in targets}
-    facts = ClusterFacts(cluster, NodeEvidence(cluster.name, {"slurm": data}), nodes(cluster, evidence))
+    facts = ClusterFacts(cluster, NodeEvidence(cluster.name, {"slurm": slurm}), nodes(cluster, evidence))
     return {name: evaluate(check, facts) for name, check in OF_SLURM.items()}
 
 
-def of(data: Json) -> dict[str, Result]:
-    return verdicts(Collected(Status.READ, data))
+def of(report: Json) -> dict[str, Result]:
+    return verdicts(Collected(Status.READ, report))
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -48,10 +48,10 @@ def test_a_healthy_cluster_passes() -> None:
 
 @pytest.mark.parametrize("fault", SLURM_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_changes_its_verdicts_and_no_other(fault: SlurmFault) -> None:
-    data = of(fault.put())
-    found = {name: result.verdict for name, result in data.items() if result.verdict is not Verdict.PASS}
-    assert found == fault.expect
-    assert fault.words in data[next(iter(fault.expect))].message
+    results = of(fault.put())
+    changed = {name: result.verdict for name, result in results.items() if result.verdict is not Verdict.PASS}
+    assert changed == fault.expect
+    assert fault.words in results[next(iter(fault.expect))].message
 
 
 def test_every_check_is_proven() -> None:
@@ -59,22 +59,24 @@ def test_every_check_is_proven() -> None:
 
 
 def test_slurm_that_does_not_answer_is_incomplete() -> None:
-    data = verdicts(Collected(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact"))
-    assert {result.verdict for result in data.values()} == {Verdict.INCOMPLETE}
-    assert "Unable to contact" in data["slurm_gres"].message
+    results = verdicts(
+        Collected(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact")
+    )
+    assert {result.verdict for result in results.values()} == {Verdict.INCOMPLETE}
+    assert "Unable to contact" in results["slurm_gres"].message
 
 
 @pytest.mark.parametrize("key", ["nodes", "config"])
 def test_what_slurm_did_not_report_is_no_pass(key: str) -> None:
-    data = copy.deepcopy(healthy())
-    del data[key]
-    assert Verdict.INCOMPLETE in {result.verdict for result in of(data).values()}
-    assert Verdict.FAIL not in {result.verdict for result in of(data).values()}
+    report = copy.deepcopy(healthy())
+    del report[key]
+    assert Verdict.INCOMPLETE in {result.verdict for result in of(report).values()}
+    assert Verdict.FAIL not in {result.verdict for result in of(report).values()}
 
 
 def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
-    data = verdicts(Collected(Status.READ, healthy()), instance_type="")["slurm_gres"]
-    assert data.verdict is Verdict.INCOMPLETE
+    result = verdicts(Collected(Status.READ, healthy()), instance_type="")["slurm_gres"]
+    assert result.verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> N
     ],
 )
 def test_a_node_that_slurm_powers_up_for_a_job_takes_jobs(state: str, verdict: Verdict) -> None:
-    data = copy.deepcopy(healthy())
-    data["nodes"][1]["state"] = state
-    assert of(data)["slurm_nodes_take_jobs"].verdict is verdict
+    report = copy.deepcopy(healthy())
+    report["nodes"][1]["state"] = state
+    assert of(report)["slurm_nodes_take_jobs"].verdict is verdict
 
 
 @pytest.mark.parametrize(("job", "nodes"), [("9", ("gpu001", "gpu002")), ("7_1", ("gpu001", "gpu002")), ("7", ())])
@@ -239,9 +241,9 @@ def test_a_host_without_slurm_has_no_such_evidence(monkeypatch: pytest.MonkeyPat
 )
 def test_nodes_of_a_real_cluster_are_read(commands: Path, sample: str, count: int, states: set[str]) -> None:
     shutil.copy(SAMPLES / sample, commands / "node")
-    data = read()["nodes"]
-    assert len(data) == count
-    assert {one["state"] for one in data} == states
+    rows = read()["nodes"]
+    assert len(rows) == count
+    assert {row["state"] for row in rows} == states
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the captures lie beside the checkout")

@@ -29,12 +29,12 @@ def evaluated(
 ) -> Result:
     """A check's result on a node with exactly these GPU reports and these other collectors."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
-    data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
+    reports = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
     evidence = NodeEvidence(
         "gpu001",
         {
             name: value if isinstance(value, Collected) else Collected(Status.READ, value)
-            for name, value in data.items()
+            for name, value in reports.items()
         },
     )
     return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence, policy=policy))
@@ -50,4 +50,4 @@ def bus(*numa: int, driver: str | None = "nvidia", nvswitches: int = 4) -> dict[
 
 
 def beside(first: dict[str, Any], *others: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**GPU, "index": n, **one} for n, one in enumerate((first, *others))]
+    return [{**GPU, "index": n, **changed} for n, changed in enumerate((first, *others))]

@@ -31,14 +31,14 @@ def tray(
 ) -> NodeEvidence:
     """A tray in a rack of 18; `output` is its nvidia-imex-ctl's output, by default that of a complete domain."""
     fabric = {"state": 3, "status": 0, "health_mask": 0xAA, "health_summary": 1, "clique": 7, "cluster_uuid": cluster}
-    data = {"name": "NVIDIA GB200", "vbios": "97.00", "nvlinks": [True] * 18, "fabric": fabric, **more}
+    values = {"name": "NVIDIA GB200", "vbios": "97.00", "nvlinks": [True] * 18, "fabric": fabric, **more}
     printed = output or domain(DRIVER, addresses=ADDRESSES, names=NAMES)
     answer = {"command": "nvidia-imex-ctl -N -j -H", "exit": 0, "output": printed}
     address = {"name": "eth0", "driver": "ena", "mac": f"0a:00:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
     return node(
         f"tray{number:02}",
         boot=boot(hostname=f"tray{number:02}"),
-        nvml=nvml(*(gpu(at, **data) for at in range(4))),
+        nvml=nvml(*(gpu(at, **values) for at in range(4))),
         naming={
             "hostname": "",
             "hosts": [],
@@ -57,5 +57,5 @@ def rack(cluster: str = RACK_1, first: int = 0, trays: int = 18) -> list[NodeEvi
     return [tray(first + number, cluster) for number in range(trays)]
 
 
-def evaluated(check: str, one: NodeEvidence, *others: NodeEvidence, **target: Any) -> Result:
-    return said(f"gpu.{check}", one, *others, instance_type=P6E, **target)
+def evaluated(check: str, own: NodeEvidence, *others: NodeEvidence, **target: Any) -> Result:
+    return said(f"gpu.{check}", own, *others, instance_type=P6E, **target)

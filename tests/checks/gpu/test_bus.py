@@ -64,7 +64,7 @@ NO_LANES, NARROW = "the PCI bus does not show its lanes", "PCIe x8; expected x16
 
 
 @pytest.mark.parametrize(
-    ("gpu", "others", "verdict", "words"),
+    ("gpu", "others", "verdict", "message"),
     [
         ({"width": None}, [], Verdict.NOT_APPLICABLE, NO_LANES),
         ({"width": 0, "width_max": 16}, [], Verdict.NOT_APPLICABLE, NO_LANES),
@@ -80,7 +80,7 @@ NO_LANES, NARROW = "the PCI bus does not show its lanes", "PCIe x8; expected x16
     ],
 )
 def test_lanes_on_the_bus_of_gpus_whose_driver_says_nothing_of_them(
-    gpu: dict[str, Any], others: list[dict[str, Any]], verdict: Verdict, words: str
+    gpu: dict[str, Any], others: list[dict[str, Any]], verdict: Verdict, message: str
 ) -> None:
     addresses = [{"address": f"0000:{0x60 + number:02x}:00.0"} for number in range(len(others))]
     devices = [
@@ -88,7 +88,7 @@ def test_lanes_on_the_bus_of_gpus_whose_driver_says_nothing_of_them(
         *({**ON_BUS, **other, **address} for other, address in zip(others, addresses, strict=True)),
     ]
     result = evaluated("gpu.pcie_lanes", "", gpus=[], pci={"devices": devices})
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
 
 
 def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
@@ -116,7 +116,8 @@ def test_how_many_lanes_a_gpu_should_have(instance_type: str, gpu: dict[str, Any
 
 def can_do(*most: object, name: str = "H100") -> list[dict[str, Any]]:
     return [
-        {"name": name, "pcie_width": 16, "pcie_width_max": 16, "pcie_gen": 4, "pcie_gen_max": data} for data in most
+        {"name": name, "pcie_width": 16, "pcie_width_max": 16, "pcie_gen": 4, "pcie_gen_max": generation}
+        for generation in most
     ]
 
 
@@ -152,7 +153,7 @@ def test_a_gpu_of_the_driver_is_on_the_bus(addresses: list[object], instance_typ
 
 
 @pytest.mark.parametrize(
-    ("numa", "verdict", "words"),
+    ("numa", "verdict", "message"),
     [
         ((0, 0, 0, 0, 1, 1, 1, 1), Verdict.PASS, ""),
         ((0, 0, 0, 0, 0, 1, 1, 1), Verdict.CONCERN, "5 GPUs on NUMA node 0, 3 GPUs on NUMA node 1; expected 4 on each"),
@@ -162,25 +163,25 @@ def test_a_gpu_of_the_driver_is_on_the_bus(addresses: list[object], instance_typ
     ],
 )
 def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_shows_how(
-    numa: tuple[int, ...], verdict: Verdict, words: str
+    numa: tuple[int, ...], verdict: Verdict, message: str
 ) -> None:
     result = evaluated("gpu.gpu_numa", gpus=[GPU], pci=bus(*numa))
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
 
 
 @pytest.mark.parametrize(
-    ("other", "words"),
+    ("other", "message"),
     [
         ((0, 0, 0, 0, 1, 1, 1, 1), "5 GPUs on NUMA node 0, 3 GPUs on NUMA node 1; expected 4 on each"),
         ((0, 0, 0, 0, 0, 1, 1, 1), ""),  # all of the group do it
     ],
 )
 def test_a_node_whose_gpus_are_shared_unevenly_stays_a_concern_beside_one_that_is_even(
-    other: tuple[int, ...], words: str
+    other: tuple[int, ...], message: str
 ) -> None:
     nodes = [node(f"n{n}", pci=bus(*numa)) for n, numa in enumerate(((0, 0, 0, 0, 0, 1, 1, 1), other))]
     result = said("gpu.gpu_numa", *nodes)
-    assert (result.verdict is Verdict.CONCERN, words in result.message) == (bool(words), True), result.message
+    assert (result.verdict is Verdict.CONCERN, message in result.message) == (bool(message), True), result.message
 
 
 @pytest.mark.parametrize(

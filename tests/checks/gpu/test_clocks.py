@@ -69,7 +69,7 @@ def test_a_gpu_that_computes_for_nobody_is_in_use(gpus: list[dict[str, Any]], ve
 
 
 def warm(*celsius: object) -> list[dict[str, Any]]:
-    return [IDLE | {"temperature_c": data} for data in celsius]
+    return [IDLE | {"temperature_c": value} for value in celsius]
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def warm(*celsius: object) -> list[dict[str, Any]]:
         (beside(*warm(52, 31, 32, 33)), Verdict.PASS),
         (beside(*warm(53, 31, 32, 33)), Verdict.CONCERN),
         (
-            beside(*(warm(53)[0] | {"name": "T1000"}, *(one | {"name": "A100"} for one in warm(31, 32, 33)))),
+            beside(*(warm(53)[0] | {"name": "T1000"}, *(gpu | {"name": "A100"} for gpu in warm(31, 32, 33)))),
             Verdict.PASS,
         ),
-        (beside(*(warm(53)[0] | {"name": "A100"}, *(one | {"name": "A100"} for one in warm(31, 32)))), Verdict.CONCERN),
+        (beside(*(warm(53)[0] | {"name": "A100"}, *(gpu | {"name": "A100"} for gpu in warm(31, 32)))), Verdict.CONCERN),
         (beside(*warm(90, 31)), Verdict.PASS),  # of two, neither is known to be the odd one
         (beside(*warm(90, UNKNOWN, 31)), Verdict.PASS),
         (beside(warm(70)[0] | SOMEBODY, *warm(31, 32, 33)), Verdict.PASS),  # it is working
         (beside(warm(70)[0] | BUSY, *warm(31, 32, 33)), Verdict.PASS),
-        (beside(*(one | {"temperature_margin_c": UNSUPPORTED} for one in warm(53, 31, 32, 33))), Verdict.CONCERN),
+        (beside(*(gpu | {"temperature_margin_c": UNSUPPORTED} for gpu in warm(53, 31, 32, 33))), Verdict.CONCERN),
         (beside(warm(53)[0] | {"temperature_margin_c": UNSUPPORTED}, *warm(31, 32, 33)), Verdict.CONCERN),
         (beside(warm(53)[0] | {"temperature_margin_c": -1}, *warm(31, 32, 33)), Verdict.FAIL),
     ],

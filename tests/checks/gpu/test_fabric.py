@@ -30,12 +30,16 @@ def evaluated(
     **collectors: Any,
 ) -> Result:
     """A check's result on a node whose GPUs report this."""
-    data = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
-    return said(f"gpu.{check}", node("gpu001", **data | collectors), occasion=occasion, instance_type=instance_type)
+    reports = {
+        "boot": boot(),
+        "nvml": nvml(*(gpu(at, **values) for at, values in enumerate(gpus))),
+        "pci": {"devices": []},
+    }
+    return said(f"gpu.{check}", node("gpu001", **reports | collectors), occasion=occasion, instance_type=instance_type)
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "one", "verdict", "words"),
+    ("instance_type", "one", "verdict", "message"),
     [
         ("p5.48xlarge", H100, PASS, ""),
         ("g6.12xlarge", H100, NA, "g6.12xlarge has no NVLink fabric"),
@@ -49,9 +53,9 @@ def evaluated(
     ],
 )  # fmt: skip
 def test_a_gpu_is_in_a_healthy_fabric_where_it_has_one(
-    instance_type: str, one: dict[str, Any], verdict: Verdict, words: str
+    instance_type: str, one: dict[str, Any], verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("fabric_state", one, instance_type=instance_type), verdict, words)
+    expect(evaluated("fabric_state", one, instance_type=instance_type), verdict, message)
 
 
 UNHEALTHY = {"fabric": {"state": 3, "status": 0, "health_summary": 2}}
@@ -66,8 +70,10 @@ def test_an_unhealthy_fabric_is_reported_of_an_excerpt_that_says_nothing_else() 
 
 
 def test_a_status_of_the_fabric_is_said_in_the_driver_s_words() -> None:
-    one = {**H100, "fabric": {**FABRIC, "status": 23}}
-    expect(evaluated("fabric_state", one), FAIL, "fabric status is 23 (insufficient resources); expected 0 (success)")
+    values = {**H100, "fabric": {**FABRIC, "status": 23}}
+    expect(
+        evaluated("fabric_state", values), FAIL, "fabric status is 23 (insufficient resources); expected 0 (success)"
+    )
 
 
 def test_a_tray_of_a_rack_is_in_the_cluster_of_a_rack() -> None:
@@ -80,16 +86,16 @@ def test_a_tray_that_is_alone_in_a_clique_differs_from_the_others() -> None:
     trays = [node(f"tray{n}", boot=boot(), nvml=nvml(*[gpu(at, **RACK) for at in range(4)])) for n in range(4)]
     strange = {**RACK, "fabric": {**OF_RACK, "clique": 7}}
     trays[3] = node("tray3", boot=boot(), nvml=nvml(*[gpu(at, **strange) for at in range(4)]))
-    found = said("gpu.fabric_uniform", trays[3], *trays[:3], instance_type="p6e-gb300r.36xlarge")
-    expect(found, CONCERN, "NVLink fabric clique 7 of cluster")
-    assert "as on 3 of 4 nodes" in found.message
+    result = said("gpu.fabric_uniform", trays[3], *trays[:3], instance_type="p6e-gb300r.36xlarge")
+    expect(result, CONCERN, "NVLink fabric clique 7 of cluster")
+    assert "as on 3 of 4 nodes" in result.message
 
 
 ELSEWHERE = {**H100, "fabric": {**FABRIC, "clique": 2}}
 
 
 @pytest.mark.parametrize(
-    ("gpus", "verdict", "words"),
+    ("gpus", "verdict", "message"),
     [
         ([H100] * 3, PASS, ""),
         ([H100, H100, ELSEWHERE], FAIL, "GPU 2 in clique 2 of cluster"),
@@ -98,12 +104,12 @@ ELSEWHERE = {**H100, "fabric": {**FABRIC, "clique": 2}}
         ([{**H100, "mig_mode": True}] * 2, NA, "MIG is on"),
     ],
 )
-def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
-    expect(evaluated("fabric_uniform", *gpus), verdict, words)
+def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: Verdict, message: str) -> None:
+    expect(evaluated("fabric_uniform", *gpus), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("services", "version", "verdict", "words"),
+    ("services", "version", "verdict", "message"),
     [
         ({"nvidia-fabricmanager": RUNS}, VERSION, PASS, ""),
         ({}, VERSION, FAIL, "nvidia-fabricmanager is not installed; expected active"),
@@ -115,14 +121,14 @@ def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: 
     ],
 )  # fmt: skip
 def test_fabric_manager_runs_and_is_of_the_driver_s_version(
-    services: Any, version: Any, verdict: Verdict, words: str
+    services: Any, version: Any, verdict: Verdict, message: str
 ) -> None:
-    data = {"services": services, "failed": []}
-    expect(evaluated("fabric_manager", H100, services=data, fabric_manager=version), verdict, words)
+    report = {"services": services, "failed": []}
+    expect(evaluated("fabric_manager", H100, services=report, fabric_manager=version), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("name", "service", "verdict", "words"),
+    ("name", "service", "verdict", "message"),
     [
         ("NVIDIA GB200", RUNS, PASS, ""),
         ("NVIDIA GB300", {**RUNS, "load": "not-found"}, INCOMPLETE, "imex: was not requested"),
@@ -132,13 +138,13 @@ def test_fabric_manager_runs_and_is_of_the_driver_s_version(
         (UNKNOWN, None, INCOMPLETE, "name"),
     ],
 )
-def test_imex_runs_on_a_tray(name: Any, service: Any, verdict: Verdict, words: str) -> None:
+def test_imex_runs_on_a_tray(name: Any, service: Any, verdict: Verdict, message: str) -> None:
     services = {"services": {"nvidia-imex": service} if service else {}, "failed": []}
-    expect(evaluated("imex", {**H100, "name": name}, services=services), verdict, words)
+    expect(evaluated("imex", {**H100, "name": name}, services=services), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("check", "one", "instance_type", "verdict", "words"),
+    ("check", "one", "instance_type", "verdict", "message"),
     [
         ("nvlink_active", {"nvlinks": [True] * 18, "mig_mode": False}, "g6.12xlarge", NA, "g6.12xlarge has no NVLink"),
         ("nvlink_active", {"nvlinks": UNSUPPORTED, "mig_mode": True}, "p5.48xlarge", NA, "while MIG is on"),
@@ -149,10 +155,12 @@ def test_imex_runs_on_a_tray(name: Any, service: Any, verdict: Verdict, words: s
     ],
 )
 def test_what_a_type_or_a_partitioned_gpu_does_not_have(
-    check: str, one: dict[str, Any], instance_type: str, verdict: Verdict, words: str
+    check: str, one: dict[str, Any], instance_type: str, verdict: Verdict, message: str
 ) -> None:
     expect(
-        evaluated(check, one, instance_type=instance_type, kernel_log={"lines": [], "truncated": False}), verdict, words
+        evaluated(check, one, instance_type=instance_type, kernel_log={"lines": [], "truncated": False}),
+        verdict,
+        message,
     )
 
 
@@ -164,7 +172,7 @@ OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
 
 
 @pytest.mark.parametrize(
-    ("occasion", "one", "verdict", "words"),
+    ("occasion", "one", "verdict", "message"),
     [
         ("prolog", process(), FAIL, "held by python3 (pid 7), outside any job; expected no process"),
         ("epilog", process(name=""), FAIL, "held by a process (pid 7), outside any job"),
@@ -173,14 +181,14 @@ OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
         ("prolog", process(cgroup=OF_A_JOB), CONCERN, "held by python3 (pid 7); expected no process"),
     ],
 )
-def test_the_holder_of_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, words: str) -> None:
-    data = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
-    expect(evaluated("no_leftover_processes", data, occasion=occasion), verdict, words)
+def test_the_holder_of_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, message: str) -> None:
+    values = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
+    expect(evaluated("no_leftover_processes", values, occasion=occasion), verdict, message)
 
 
 def test_memory_that_no_process_owns_is_reported() -> None:
-    data = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
-    expect(evaluated("no_leftover_processes", data), CONCERN, "9999 MiB in use and no process owns it")
+    values = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
+    expect(evaluated("no_leftover_processes", values), CONCERN, "9999 MiB in use and no process owns it")
 
 
 RETIRED = {"retired_pages_pending": False, "retired_pages_single_bit": 0, "retired_pages_double_bit": 0}
@@ -192,7 +200,7 @@ UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
 
 
 @pytest.mark.parametrize(
-    ("data", "occasion", "verdict", "words"),
+    ("data", "occasion", "verdict", "message"),
     [
         (ROWS, "preflight", PASS, ""),
         ({**ROWS, "remap_failed": True}, "preflight", FAIL, "row remapping failed; expected no failure"),
@@ -209,6 +217,6 @@ UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
     ],
 )
 def test_memory_is_mended_by_rows_or_by_pages(
-    data: dict[str, Any], occasion: str, verdict: Verdict, words: str
+    data: dict[str, Any], occasion: str, verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("row_remap", {"mig_mode": False, **data}, occasion=occasion), verdict, words)
+    expect(evaluated("row_remap", {"mig_mode": False, **data}, occasion=occasion), verdict, message)

@@ -37,12 +37,12 @@ def board(acs: int = 0, **of_gpu: Any) -> list[dict[str, Any]]:
 def configured(
     check: str, functions: list[dict[str, Any]], machine: str = "x86_64", *, is_virtual: bool = False
 ) -> Any:
-    data = {"machine": machine, "is_virtual": is_virtual, "functions": functions}
-    return said(f"gpu.{check}", node("gpu001", boot=boot(), pci_config=data))
+    report = {"machine": machine, "is_virtual": is_virtual, "functions": functions}
+    return said(f"gpu.{check}", node("gpu001", boot=boot(), pci_config=report))
 
 
 @pytest.mark.parametrize(
-    ("acs", "verdict", "words"),
+    ("acs", "verdict", "message"),
     [
         (0, PASS, ""),
         (0x42, PASS, ""),  # TransBlk and DirectTrans send nothing to the CPU
@@ -50,15 +50,15 @@ def configured(
         (0x04, CONCERN, "0000:46:00.0, between 0000:53:00.0 and 0000:54:00.0, has ACS ReqRedir on; expected these off"),
     ],
 )
-def test_ports_between_a_gpu_and_a_network_device_redirect_nothing(acs: int, verdict: Verdict, words: str) -> None:
-    expect(configured("pcie_acs", board(acs)), verdict, words)
+def test_ports_between_a_gpu_and_a_network_device_redirect_nothing(acs: int, verdict: Verdict, message: str) -> None:
+    expect(configured("pcie_acs", board(acs)), verdict, message)
 
 
 @pytest.mark.parametrize(("machine", "is_virtual"), [("x86_64", True), ("aarch64", False)])
 def test_virtual_machines_and_grace_are_not_held_to_it(machine: str, is_virtual: bool) -> None:
     for check in ("pcie_acs", "pcie_iommu"):
-        found = configured(check, board(0x1D, iommu="DMA-FQ"), machine, is_virtual=is_virtual)
-        assert found.verdict is NA
+        result = configured(check, board(0x1D, iommu="DMA-FQ"), machine, is_virtual=is_virtual)
+        assert result.verdict is NA
 
 
 def test_a_gpu_below_no_switch_with_a_network_device_has_no_ports_that_could_redirect() -> None:
@@ -86,7 +86,7 @@ def test_an_iommu_passes_through_or_is_off(mode: str, verdict: Verdict) -> None:
 
 def test_what_only_root_may_read_is_incomplete() -> None:
     denied = {"error": "EPERM", "text": "configuration space: only root may read it"}
-    functions = [{**one, "settings": denied} for one in board()]
+    functions = [{**entry, "settings": denied} for entry in board()]
     for check in ("pcie_acs", "pcie_settings"):
         expect(configured(check, functions), INCOMPLETE, "PCIe settings could not be read (EPERM)")
     assert configured("pcie_iommu", functions).verdict is PASS
@@ -122,9 +122,9 @@ def test_read_requests_are_compared_on_virtual_machines_too() -> None:
 
 @pytest.mark.long
 def test_a_published_lspci_shows_nothing_amiss() -> None:
-    data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
-    found = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=data["pci_config"]))
-    assert found.verdict is PASS, found.message
+    collectors, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
+    result = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=collectors["pci_config"]))
+    assert result.verdict is PASS, result.message
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_node_all_of_whose_devices_have_a_smaller_payload_than_others_is_a_con
     is_virtual: bool, verdict: Verdict
 ) -> None:
     def host(name: str, payload: int) -> NodeEvidence:
-        functions = [{**one, "settings": {**one["settings"], "max_payload": payload}} for one in board()]
+        functions = [{**entry, "settings": {**entry["settings"], "max_payload": payload}} for entry in board()]
         config = {"machine": "x86_64", "is_virtual": is_virtual, "functions": functions}
         return node(name, boot=boot(), pci_config=config)
 
@@ -200,7 +200,7 @@ HALF, ALL_MORE = (512, 512, 4096, 4096), (4096, 4096, 4096, 4096)
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "words"),
+    ("own", "others", "message"),
     [
         (STORAGE_LESS, [], "MaxReadReq of 0000:57:00.0 is 512; expected 4096, as on most of its model here"),
         (STORAGE_LESS, [STORAGE_LESS, STORAGE_LESS], ""),  # every node has a port for another purpose
@@ -223,25 +223,25 @@ HALF, ALL_MORE = (512, 512, 4096, 4096), (4096, 4096, 4096, 4096)
     ],
 )
 def test_read_requests_are_compared_with_the_model_and_with_the_same_device_of_the_group(
-    own: tuple[int, ...], others: list[tuple[int, ...]], words: str
+    own: tuple[int, ...], others: list[tuple[int, ...]], message: str
 ) -> None:
     nodes = [with_requests(f"n{at}", *sizes) for at, sizes in enumerate([own, *others])]
     result = said("gpu.pcie_settings", *nodes)
-    expect(result, CONCERN if words else PASS, words)
+    expect(result, CONCERN if message else PASS, message)
     assert " 4096; expected 512" not in result.message
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "words"),
+    ("instance_type", "message"),
     [
         ("g6e.48xlarge", "no GPUDirect RDMA"),
         ("p3dn.24xlarge", "no GPUDirect RDMA"),
         ("p5.4xlarge", "no GPUDirect RDMA"),
     ],
 )
-def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, words: str) -> None:
+def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, message: str) -> None:
     result = evaluated("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
-    assert (result.verdict, words in result.message) == (Verdict.NOT_APPLICABLE, True)
+    assert (result.verdict, message in result.message) == (Verdict.NOT_APPLICABLE, True)
 
 
 MISFIT = "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client"

@@ -35,9 +35,11 @@ def test_any_query_that_says_lost_fails_the_gpu_and_leaves_nothing_else_to_evalu
         f"GPU 0: the driver says {word}; expected an answer",
     )
     others = [evaluated(name, gpus=gpus) for name, check in node_checks().items() if check.subject == "gpu"]
-    data = {one.check: one for one in others if one.verdict is not Verdict.INCOMPLETE}
-    assert data.keys() == {"gpu.gpu_answers"}
-    assert all(f"GPU 0: does not answer ({word})" in one.message for one in others if one.check not in data)
+    by_check = {result.check: result for result in others if result.verdict is not Verdict.INCOMPLETE}
+    assert by_check.keys() == {"gpu.gpu_answers"}
+    assert all(
+        f"GPU 0: does not answer ({word})" in result.message for result in others if result.check not in by_check
+    )
 
 
 @pytest.mark.parametrize("word", ["UNKNOWN", "TIMEOUT", "NO_PERMISSION", "NOT_SUPPORTED", ["GPU_IS_LOST"]])
@@ -64,7 +66,7 @@ def test_a_serial_is_a_board_s(serials: list[object], verdict: Verdict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "now", "pending", "verdict", "words"),
+    ("instance_type", "now", "pending", "verdict", "message"),
     [
         ("p5.48xlarge", True, True, Verdict.PASS, ""),
         ("p5.48xlarge", True, False, Verdict.CONCERN, "enabled until the next reset only"),
@@ -77,10 +79,10 @@ def test_a_serial_is_a_board_s(serials: list[object], verdict: Verdict) -> None:
     ],
 )
 def test_a_pending_change_of_ecc_is_reported(
-    instance_type: str, now: object, pending: object, verdict: Verdict, words: str
+    instance_type: str, now: object, pending: object, verdict: Verdict, message: str
 ) -> None:
     result = evaluated("gpu.ecc_mode", instance_type, gpus=[{**GPU, "ecc_enabled": now, "ecc_pending": pending}])
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
 
 
 def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on() -> None:
@@ -129,7 +131,7 @@ def test_uncorrected_errors_are_counted_by_kind_else_in_all(data: dict[str, obje
 
 
 @pytest.mark.parametrize(
-    ("check", "usual", "odd", "words"),
+    ("check", "usual", "odd", "message"),
     [
         ("ecc_mode", {"ecc_enabled": True}, {"ecc_enabled": False}, "GPU 7: ECC is disabled; expected enabled"),
         ("mig_uniform", {"mig_pending": False}, {"mig_pending": True}, "MIG turns on at the next reset of GPU 7"),
@@ -154,12 +156,12 @@ def test_uncorrected_errors_are_counted_by_kind_else_in_all(data: dict[str, obje
     ],
 )
 def test_one_gpu_of_eight_that_differs_is_reported_whatever_the_type(
-    check: str, usual: dict[str, Any], odd: dict[str, Any], words: str
+    check: str, usual: dict[str, Any], odd: dict[str, Any], message: str
 ) -> None:
     gpus = [{**GPU, "index": at, "name": "NVIDIA H100", **(odd if at == 7 else usual)} for at in range(8)]
-    assert words in evaluated(f"gpu.{check}", "", gpus=gpus).message
-    alike = [{**one, **usual} for one in gpus]
-    assert words not in evaluated(f"gpu.{check}", "", gpus=alike).message
+    assert message in evaluated(f"gpu.{check}", "", gpus=gpus).message
+    alike = [{**gpu, **usual} for gpu in gpus]
+    assert message not in evaluated(f"gpu.{check}", "", gpus=alike).message
 
 
 @pytest.mark.parametrize("word", ["LIB_RM_VERSION_MISMATCH", "DRIVER_NOT_LOADED"])
@@ -176,7 +178,7 @@ NOT_READ = Collected(Status.UNCOLLECTED)
 
 
 @pytest.mark.parametrize(
-    ("count", "pci", "verdict", "words"),
+    ("count", "pci", "verdict", "message"),
     [
         (2, bus(0, 0), Verdict.INCOMPLETE, "platform: was not requested"),
         (1, bus(0, 0), Verdict.FAIL, "NVML counts 1 GPUs, 2 on the PCI bus, so the driver lost some; expected 2"),
@@ -194,16 +196,16 @@ NOT_READ = Collected(Status.UNCOLLECTED)
     ],
 )
 def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
-    count: int, pci: object, verdict: Verdict, words: str
+    count: int, pci: object, verdict: Verdict, message: str
 ) -> None:
     gpus = beside({}, {})[:count]
     result = evaluated("gpu.gpu_count", "", gpus=gpus, pci=pci)
-    assert result.verdict is verdict or verdict in {one.verdict for one in result.by_verdict}
-    assert words in result.message
+    assert result.verdict is verdict or verdict in {finding.verdict for finding in result.by_verdict}
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("inforom", "verdict", "words"),
+    ("inforom", "verdict", "message"),
     [
         ({"0000:53:00.0": True}, Verdict.PASS, ""),
         ({"0000:53:00.0": False}, Verdict.CONCERN, "GPU 0: the InfoROM is corrupted"),
@@ -213,6 +215,6 @@ def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
         ({"0000:64:00.0": False}, Verdict.INCOMPLETE, "the GPU at 0000:64:00.0: the InfoROM is corrupted"),
     ],
 )
-def test_a_corrupted_inforom_is_named_by_its_gpu(inforom: object, verdict: Verdict, words: str) -> None:
+def test_a_corrupted_inforom_is_named_by_its_gpu(inforom: object, verdict: Verdict, message: str) -> None:
     result = evaluated("gpu.inforom", gpus=[GPU], nvml_inforom={"gpus": inforom})
-    assert (result.verdict, words in result.message) == (verdict, True)
+    assert (result.verdict, message in result.message) == (verdict, True)

@@ -52,29 +52,35 @@ WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap
 
 @cache
 def evaluated(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
-    data = probed(healthy_gpu_node(model, mig=mig, loaded=loaded))
-    return results(data, peers=peers_of(data))
+    evidence = probed(healthy_gpu_node(model, mig=mig, loaded=loaded))
+    return results(evidence, peers=peers_of(evidence))
 
 
 @needs_nodes
 @pytest.mark.parametrize(("model", "mig", "loaded"), STATES)
 def test_a_healthy_node_has_nothing_to_complain_of(model: str, mig: bool, loaded: bool) -> None:
-    found = evaluated(model, mig, loaded)
-    not_well = {name: one for name, one in found.items() if one.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)}
+    by_check = evaluated(model, mig, loaded)
+    not_well = {
+        name: result
+        for name, result in by_check.items()
+        if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    }
     expected = (AT_WORK if loaded else {}) | dict.fromkeys(NOT_IN_THE_CATALOGUE.get(model, ()), Verdict.INCOMPLETE)
-    assert {name: one.verdict for name, one in not_well.items()} == expected, [one.message for one in not_well.values()]
+    assert {name: result.verdict for name, result in not_well.items()} == expected, [
+        result.message for result in not_well.values()
+    ]
 
 
 @needs_nodes
 @pytest.mark.parametrize(("model", "mig"), [(model, mig) for model, mig, loaded in STATES if not loaded])
 def test_what_does_not_apply_is_what_the_model_lacks_or_the_driver_does_not_report(model: str, mig: bool) -> None:
-    gpus = {name: one for name, one in evaluated(model, mig, False).items() if one.subsystem == "gpu"}
-    left_out = {name for name, one in gpus.items() if one.verdict is Verdict.NOT_APPLICABLE}
+    gpus = {name: result for name, result in evaluated(model, mig, False).items() if result.subsystem == "gpu"}
+    left_out = {name for name, result in gpus.items() if result.verdict is Verdict.NOT_APPLICABLE}
     assert left_out == NO_DCGM_LOG | NO_PCIE_SWITCH | NOT_APPLICABLE[model] | (WITH_MIG if mig else set())
 
 
 @needs_nodes
 @pytest.mark.parametrize("model", HAS_MIG)
 def test_what_mig_hides_is_said_to_be_hidden_by_mig(model: str) -> None:
-    found = evaluated(model, True, False)
-    assert [name for name in WITH_MIG if "MIG is on" not in found[name].message] == []
+    by_check = evaluated(model, True, False)
+    assert [name for name in WITH_MIG if "MIG is on" not in by_check[name].message] == []

@@ -21,7 +21,7 @@ CUT_OFF = dict.fromkeys(range(1, 18), "VERSION_MISMATCH")
 
 
 @pytest.mark.parametrize(
-    ("data", "verdict", "words"),
+    ("data", "verdict", "message"),
     [
         ({"links": CUT_OFF}, FAIL, "17 of 17 IMEX connections to other trays are not up: VERSION_MISMATCH with tray01"),
         ({"links": {3: "INVALID", 4: "RECOVERING"}}, CONCERN, "are not up: INVALID with tray03 (10.1.2.3), RECOVERI"),
@@ -34,13 +34,13 @@ CUT_OFF = dict.fromkeys(range(1, 18), "VERSION_MISMATCH")
         ({"names": ("else",) * 18, "addresses": ("10.9.9.9",) * 18}, INCOMPLETE, "none of 18 nodes of the IMEX domain"),
     ],
 )
-def test_a_tray_is_connected_to_the_others_of_its_domain(data: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_a_tray_is_connected_to_the_others_of_its_domain(data: dict[str, Any], verdict: Verdict, message: str) -> None:
     printed = domain(**{"version": DRIVER, "addresses": ADDRESSES, "names": NAMES, **data})
-    expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), verdict, words)
+    expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("data", "verdict", "words"),
+    ("data", "verdict", "message"),
     [
         (
             {"status": "UNAVAILABLE", "others": "UNAVAILABLE"},
@@ -55,11 +55,11 @@ def test_a_tray_is_connected_to_the_others_of_its_domain(data: dict[str, Any], v
     ],
 )
 def test_what_all_trays_share_is_said_of_one_that_is_not_known_among_them(
-    data: dict[str, Any], verdict: Verdict, words: str
+    data: dict[str, Any], verdict: Verdict, message: str
 ) -> None:
     printed = domain(**{"version": DRIVER, "addresses": ("10.9.9.9",) * 18, "names": ("else",) * 18, **data})
     result = evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17))
-    assert words in result.message
+    assert message in result.message
     assert verdict in {finding.verdict for finding in result.findings}
     assert Verdict.INCOMPLETE in {finding.verdict for finding in result.findings}
 
@@ -72,20 +72,20 @@ def test_places_that_a_compute_domain_keeps_are_not_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "verdict", "words"),
+    ("service", "verdict", "message"),
     [
         ({**RUNS, "active": "inactive"}, NA, "nvidia-imex is inactive"),
         ({**RUNS, "active_s": 30.0}, INCOMPLETE, "nvidia-imex started 30 s ago and may take 240 s to connect"),
         ({**RUNS, "active_s": None}, FAIL, "17 of 17 IMEX connections to other trays are not up"),
     ],
 )
-def test_a_domain_is_judged_where_its_service_has_run_for_a_while(service: Any, verdict: Verdict, words: str) -> None:
+def test_a_domain_is_judged_where_its_service_has_run_for_a_while(service: Any, verdict: Verdict, message: str) -> None:
     printed = domain(DRIVER, CUT_OFF, addresses=ADDRESSES, names=NAMES)
-    expect(evaluated("imex_domain", tray(0, output=printed, service=service)), verdict, words)
+    expect(evaluated("imex_domain", tray(0, output=printed, service=service)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "verdict", "words"),
+    ("nodes", "verdict", "message"),
     [
         (ADDRESSES[::-1], FAIL, "differs from that of tray17, tray16, tray15, tray14 and 13 more; expected"),
         ((*ADDRESSES, "10.1.2.3"), FAIL, "nodes_config.cfg differs from that of"),
@@ -93,10 +93,10 @@ def test_a_domain_is_judged_where_its_service_has_run_for_a_while(service: Any, 
         (ADDRESSES[:1], FAIL, "differs from that of tray01, tray02, tray03, tray04 and 13 more; expected"),
     ],
 )
-def test_the_trays_of_a_list_have_the_same_list(nodes: tuple[str, ...], verdict: Verdict, words: str) -> None:
-    one, another, *others = tray(0, nodes=nodes), *rack(first=1, trays=17)
-    expect(evaluated("imex_nodes", one, another, *others), verdict, words)
-    assert evaluated("imex_nodes", another, one, *others).verdict is PASS
+def test_the_trays_of_a_list_have_the_same_list(nodes: tuple[str, ...], verdict: Verdict, message: str) -> None:
+    own, another, *others = tray(0, nodes=nodes), *rack(first=1, trays=17)
+    expect(evaluated("imex_nodes", own, another, *others), verdict, message)
+    assert evaluated("imex_nodes", another, own, *others).verdict is PASS
 
 
 def test_a_tray_that_has_left_the_list_of_its_rack_has_no_connections_to_judge() -> None:
@@ -152,8 +152,8 @@ def test_an_idle_tray_that_keeps_the_list_of_its_last_job_has_no_fault(word: str
 
 @pytest.mark.parametrize("check", ["imex_domain", "imex_nodes"])
 def test_a_job_s_trays_are_held_against_those_of_its_list(check: str) -> None:
-    one, *others = of_job_2()
-    assert evaluated(check, one, *others, idle()).verdict is PASS
+    own, *others = of_job_2()
+    assert evaluated(check, own, *others, idle()).verdict is PASS
 
 
 def test_another_list_than_that_of_most_trays_that_name_this_one_is_its_fault() -> None:
@@ -168,10 +168,10 @@ def test_whether_other_lists_name_a_tray_without_addresses_is_unknown() -> None:
     expect(evaluated("imex_nodes", lost, *of_job_2()[1:]), INCOMPLETE, "nvidia-imex-ctl -N ended with 0")
 
 
-def half_off(words: dict[int, str]) -> str:
+def half_off(states: dict[int, str]) -> str:
     """A tray's output while the trays with these words are off."""
-    printed = json.loads(domain(DRIVER, words, addresses=ADDRESSES, names=NAMES, state="DEGRADED"))
-    for number in words:
+    printed = json.loads(domain(DRIVER, states, addresses=ADDRESSES, names=NAMES, state="DEGRADED"))
+    for number in states:
         printed["nodes"][str(number)]["status"] = "UNAVAILABLE"
     return json.dumps(printed)
 
@@ -180,8 +180,8 @@ OFF = dict.fromkeys(range(8, 18), "DISCONNECTED")
 
 
 def test_trays_that_are_off_are_no_fault_of_those_that_are_connected() -> None:
-    one, *others = [tray(number, output=half_off(OFF)) for number in range(8)]
-    expect(evaluated("imex_domain", one, *others), CONCERN, "10 of 17 IMEX connections to other trays are not up")
+    own, *others = [tray(number, output=half_off(OFF)) for number in range(8)]
+    expect(evaluated("imex_domain", own, *others), CONCERN, "10 of 17 IMEX connections to other trays are not up")
 
 
 @pytest.mark.parametrize("active", ["active", "inactive"])
@@ -233,8 +233,8 @@ def test_a_list_is_well_only_where_another_tray_s_is_known() -> None:
 
 
 def test_a_daemon_whose_list_is_not_found_is_incomplete() -> None:
-    for one in (tray(0, nodes=()), tray(0, imex=Collected(Status.ABSENT))):
-        expect(evaluated("imex_nodes", one, *rack(first=1)), INCOMPLETE, "nvidia-imex runs, but no list of trays was")
+    for own in (tray(0, nodes=()), tray(0, imex=Collected(Status.ABSENT))):
+        expect(evaluated("imex_nodes", own, *rack(first=1)), INCOMPLETE, "nvidia-imex runs, but no list of trays was")
 
 
 DAEMON = {"config": "/opt/shared/imex.cfg", "active_s": 86400.0}
@@ -247,15 +247,15 @@ STOPPED = {**RUNS, "active": "inactive", "active_s": None}
 def test_a_daemon_of_root_is_judged_though_no_service_started_it(daemon: Any, verdict: Verdict) -> None:
     printed = domain(DRIVER, CUT_OFF, addresses=ADDRESSES, names=NAMES)
     answer = {"command": "nvidia-imex-ctl -N -j -H -c /opt/shared/imex.cfg", "exit": 0, "output": printed}
-    data = {"nodes": list(ADDRESSES), "channels": [0], "channel_count": 2048, "domain": answer, "daemon": daemon}
-    one = tray(0, service=STOPPED, imex=data)
-    assert evaluated("imex_domain", one, *rack(first=1, trays=17)).verdict is verdict
+    report = {"nodes": list(ADDRESSES), "channels": [0], "channel_count": 2048, "domain": answer, "daemon": daemon}
+    own = tray(0, service=STOPPED, imex=report)
+    assert evaluated("imex_domain", own, *rack(first=1, trays=17)).verdict is verdict
 
 
 @pytest.mark.parametrize("check", ["imex_domain", "imex_nodes"])
 def test_a_tray_that_was_not_asked_is_incomplete(check: str) -> None:
-    one = tray(0, imex=Collected(Status.UNCOLLECTED))
-    assert evaluated(check, one).verdict is INCOMPLETE
+    own = tray(0, imex=Collected(Status.UNCOLLECTED))
+    assert evaluated(check, own).verdict is INCOMPLETE
 
 
 def test_a_tray_on_which_imex_is_not_configured_is_held_against_no_list() -> None:
@@ -285,8 +285,8 @@ BARE = {"nodes": [], "channels": [], "channel_count": 2048, "domain": None, "dae
     ],
 )
 def test_imex_is_missed_where_something_asks_for_it(service: Any, imex: Any, verdict: Verdict) -> None:
-    one, *others = [tray(number, service=service, imex=imex) for number in range(18)]
-    result = evaluated("imex", one, *others)
+    own, *others = [tray(number, service=service, imex=imex) for number in range(18)]
+    result = evaluated("imex", own, *others)
     assert result.verdict is verdict, result.message
 
 

@@ -46,7 +46,7 @@ NOT_SHOWN = "no state is shown for 17 of 17 IMEX connections to other trays: tra
 
 
 @pytest.mark.parametrize(
-    ("printed", "words"),
+    ("printed", "message"),
     [
         (
             table({5: "W"}),
@@ -73,8 +73,8 @@ NOT_SHOWN = "no state is shown for 17 of 17 IMEX connections to other trays: tra
         (answer(status="N/A"), "no state is shown for nvidia-imex of this tray; expected READY"),
     ],
 )
-def test_what_the_program_does_not_show_is_incomplete(printed: str, words: str) -> None:
-    expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), INCOMPLETE, words)
+def test_what_the_program_does_not_show_is_incomplete(printed: str, message: str) -> None:
+    expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), INCOMPLETE, message)
 
 
 @pytest.mark.long

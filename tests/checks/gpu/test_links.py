@@ -34,8 +34,8 @@ def test_nvlink_errors_that_were_not_reported_are_no_pass(data: object) -> None:
 
 
 def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
-    data = {"replay": {"5": 12, "6": UNKNOWN}, "crc_data": UNSUPPORTED, "recovery": UNKNOWN}
-    assert Gpu(0, {"nvlink_errors": data}).nvlink_errors == (
+    errors = {"replay": {"5": 12, "6": UNKNOWN}, "crc_data": UNSUPPORTED, "recovery": UNKNOWN}
+    assert Gpu(0, {"nvlink_errors": errors}).nvlink_errors == (
         NvlinkErrors("replay", "5", 12),
         NvlinkErrors("replay", "6", None),
         NvlinkErrors("recovery", "", None),
@@ -66,13 +66,13 @@ def test_no_nonsense_about_nvlink_errors_passes(data: dict[str, Any]) -> None:
     ],
 )
 def test_a_links_bit_error_rate(kind: str, rate: object, verdict: Verdict) -> None:
-    data = {"malformed": {}, kind: rate if rate is UNSUPPORTED else {"5": rate}}
-    assert evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}]).verdict is verdict
+    errors = {"malformed": {}, kind: rate if rate is UNSUPPORTED else {"5": rate}}
+    assert evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": errors}]).verdict is verdict
 
 
 def test_many_links_with_errors_are_not_all_named() -> None:
-    data = {"replay": {str(link): 7 for link in range(36)}}
-    message = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}]).message
+    errors = {"replay": {str(link): 7 for link in range(36)}}
+    message = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": errors}]).message
     assert message.startswith("GPU 0: NVLink 0: 7 replay, NVLink 1: 7 replay")
     assert "and 28 more; expected none" in message
 
@@ -99,7 +99,7 @@ def test_a_recovery_fails_beside_a_fatal_xid_that_only_the_kernel_wrote(
     counters = {"recovery": {"5": 2}, "replay": {"5": 3}}
     result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": counters}], kernel_log=log)
     assert result.verdict is verdict, result.message
-    assert all(result.message.count(words) == 1 for words in named), result.message
+    assert all(result.message.count(name) == 1 for name in named), result.message
     assert result.message.count("recovery") == 1
 
 
@@ -129,7 +129,7 @@ UNREAD = [UNKNOWN]
 
 
 @pytest.mark.parametrize(
-    ("links", "verdict", "words"),
+    ("links", "verdict", "message"),
     [
         (UP * 18, Verdict.PASS, ""),
         (UP * 18 + DOWN * 18, Verdict.PASS, ""),  # the expected ones are active, and NVML lists more
@@ -142,13 +142,13 @@ UNREAD = [UNKNOWN]
         (UP * 17 + UNREAD + DOWN, Verdict.INCOMPLETE, "NVLink 17 could not be read"),
     ],
 )
-def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Verdict, words: str) -> None:
+def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Verdict, message: str) -> None:
     result = evaluated("gpu.nvlink_active", gpus=[{**GPU, "nvlinks": links}])
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
 
 
 @pytest.mark.parametrize(
-    ("nodes_links", "verdict", "words"),
+    ("nodes_links", "verdict", "message"),
     [
         ([UP * 3 + DOWN + UP * 14], Verdict.FAIL, "NVLink 3 inactive, 17 others active"),
         ([UP * 4, UP * 4, UP * 3], Verdict.FAIL, "GPU 2: 3 active NVLinks; expected 4, as on another GPU"),
@@ -162,11 +162,13 @@ def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Ver
         ([[]], Verdict.INCOMPLETE, "instance type"),
     ],
 )
-def test_a_link_that_is_down_needs_no_catalogue(nodes_links: list[list[object]], verdict: Verdict, words: str) -> None:
+def test_a_link_that_is_down_needs_no_catalogue(
+    nodes_links: list[list[object]], verdict: Verdict, message: str
+) -> None:
     gpus = [{**GPU, "index": n, "nvlinks": links} for n, links in enumerate(nodes_links)]
     result = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus)
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
-    assert ("inactive" in result.message) == ("inactive" in words)
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
+    assert ("inactive" in result.message) == ("inactive" in message)
 
 
 @pytest.mark.parametrize(

@@ -38,23 +38,23 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
 def test_a_gpu_that_fewer_nvlinks_join_than_most(
     rows: tuple[str, ...], models: dict[int, str], verdict: Verdict | None, words: str
 ) -> None:
-    said = said_of(rows, models)
-    assert [finding.verdict for finding in said] == [verdict] * (verdict is not None), said
-    assert all(finding.message.startswith(words) for finding in said), said
+    findings = findings_of(rows, models)
+    assert [finding.verdict for finding in findings] == [verdict] * (verdict is not None), findings
+    assert all(finding.message.startswith(words) for finding in findings), findings
 
 
 def test_two_gpus_that_fewer_nvlinks_join_are_both_named() -> None:
     rows = tuple(
         " ".join("-" if to == of else "17" if {of, to} == {2, 5} else "18" for to in range(8)) for of in range(8)
     )
-    lines = [line for finding in said_of(rows, {}) for line in finding.message.splitlines()]
+    lines = [line for finding in findings_of(rows, {}) for line in finding.message.splitlines()]
     assert lines == [
         f"GPU {number}: 17 NVLinks to GPU {to}; expected 18, as between most GPUs here"
         for number, to in ((2, 5), (5, 2))
     ]
 
 
-def said_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
+def findings_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
     """The finding on GPUs joined by this many NVLinks, on any machine."""
     gpus = [
         {
@@ -65,5 +65,5 @@ def said_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
         }
         for number, row in enumerate(rows)
     ]
-    said = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).by_verdict
-    return [finding for finding in said if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)]
+    findings = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).by_verdict
+    return [finding for finding in findings if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)]

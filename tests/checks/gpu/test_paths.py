@@ -23,19 +23,19 @@ def device(kind: str, number: int, above: str, **values: Any) -> dict[str, Any]:
     """A GPU (g) or a network device (n) below these bridges: `pci0 r0 u0 d0`."""
     vendor, model, of_class = ("10de", "2330", "030200") if kind == "g" else ("15b3", "1021", "020700")
     address = f"0000:{0x40 + number if kind == 'g' else 0x80 + number:02x}:00.0"
-    data = {"address": address, "vendor": vendor, "device": model, "class": of_class, "path": above.split()}
-    return {**data, "numa": 0, "function_of": "", **values}
+    fields = {"address": address, "vendor": vendor, "device": model, "class": of_class, "path": above.split()}
+    return {**fields, "numa": 0, "function_of": "", **values}
 
 
 def switch(number: int, **values: Any) -> dict[str, Any]:
-    data = {"address": f"u{number}", "vendor": "1000", "device": "c030", "path": ["pci0", f"r{number}"]}
-    return {**data, **FULL, **PORT, **values}
+    fields = {"address": f"u{number}", "vendor": "1000", "device": "c030", "path": ["pci0", f"r{number}"]}
+    return {**fields, **FULL, **PORT, **values}
 
 
 def node(name: str, devices: list[dict[str, Any]], **collectors: Any) -> NodeEvidence:
     pci = {"devices": devices, "switches": collectors.pop("switches", [])}
-    data = {"pci": pci, "nvml": {"init": None, "gpus": []}, **collectors}
-    return NodeEvidence(name, {key: Collected(Status.READ, value) for key, value in data.items()})
+    reports = {"pci": pci, "nvml": {"init": None, "gpus": []}, **collectors}
+    return NodeEvidence(name, {key: Collected(Status.READ, value) for key, value in reports.items()})
 
 
 def pairs(count: int = 4, **values: Any) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ ONE_NIC = [device("n", 0, "pci0 r0 u0 n0"), *(device("g", number, f"pci0 r0 u0 g
 
 
 @pytest.mark.parametrize(
-    ("devices", "verdict", "words"),
+    ("devices", "verdict", "message"),
     [
         (pairs(), PASS, ""),
         ([*pairs(3), FAR], CONCERN, "0000:43:00.0 has no network device nearer than PHB; expected PIX, as 3 of 4 GPUs"),
@@ -62,12 +62,12 @@ ONE_NIC = [device("n", 0, "pci0 r0 u0 n0"), *(device("g", number, f"pci0 r0 u0 g
         (pairs(path=None), NA, "nothing here says what is above PCI devices"),
     ],
 )
-def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdict: Verdict, words: str) -> None:
-    expect(said("gpu.gpu_paths", node("gpu001", devices)), verdict, words)
+def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdict: Verdict, message: str) -> None:
+    expect(said("gpu.gpu_paths", node("gpu001", devices)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("other", "verdict", "words"),
+    ("other", "verdict", "message"),
     [
         (pairs(2), PASS, ""),
         (
@@ -80,13 +80,13 @@ def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdic
     ],
 )
 def test_nodes_with_as_many_devices_have_them_in_the_same_places(
-    other: list[Any], verdict: Verdict, words: str
+    other: list[Any], verdict: Verdict, message: str
 ) -> None:
-    expect(said("gpu.gpu_paths", node("gpu001", pairs(2)), node("gpu002", other)), verdict, words)
+    expect(said("gpu.gpu_paths", node("gpu001", pairs(2)), node("gpu002", other)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("switches", "busy", "verdict", "words"),
+    ("switches", "busy", "verdict", "message"),
     [
         ([switch(0), switch(1), switch(2)], False, PASS, ""),
         (
@@ -120,12 +120,12 @@ def test_nodes_with_as_many_devices_have_them_in_the_same_places(
     ],
 )
 def test_a_switch_has_the_link_that_both_ends_can_have_and_others_of_its_kind_do(
-    switches: list[Any] | None, busy: bool, verdict: Verdict, words: str
+    switches: list[Any] | None, busy: bool, verdict: Verdict, message: str
 ) -> None:
     utilization = {"utilization_percent": 97 if busy else 0}
     gpus = [{"index": number, "pci": f"0000:{0x40 + number:02x}:00.0", **utilization} for number in (1, 2)]
-    data = node("gpu001", pairs(3), switches=switches, nvml={"init": None, "gpus": gpus})
-    expect(said("gpu.pcie_switches", data), verdict, words)
+    evidence = node("gpu001", pairs(3), switches=switches, nvml={"init": None, "gpus": gpus})
+    expect(said("gpu.pcie_switches", evidence), verdict, message)
 
 
 def test_nodes_have_the_same_links_above_their_switches() -> None:
@@ -170,12 +170,12 @@ def test_a_row_that_does_not_fit_its_heading_says_nothing_of_paths(text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("way", "verdict", "words"),
+    ("way", "verdict", "message"),
     [
         ("PIX", PASS, ""),
         ("NODE", CONCERN, "GPU 2 has no network device nearer than NODE; expected PIX, as 2 of 3 GPUs"),
     ],
 )
-def test_a_capture_of_nvidia_smi_topo_is_evaluated_as_the_bus_is(way: str, verdict: Verdict, words: str) -> None:
+def test_a_capture_of_nvidia_smi_topo_is_evaluated_as_the_bus_is(way: str, verdict: Verdict, message: str) -> None:
     evidence = {name: Collected(Status.READ, value) for name, value in output_of(TOPO.format(way)).items()}
-    expect(said("gpu.gpu_paths", NodeEvidence("gpu001", evidence)), verdict, words)
+    expect(said("gpu.gpu_paths", NodeEvidence("gpu001", evidence)), verdict, message)

@@ -30,8 +30,8 @@ def host(name: str, *gpus: dict[str, Any]) -> NodeEvidence:
     """A node with eight H100s, the first of which have these values."""
     of_all = [*gpus, *[{}] * (8 - len(gpus))]
     entries = [
-        {**H100, "index": n, "lost": None, "uuid": f"GPU-{name}-{n}", "serial": f"{name}{n}", **one}
-        for n, one in enumerate(of_all)
+        {**H100, "index": n, "lost": None, "uuid": f"GPU-{name}-{n}", "serial": f"{name}{n}", **values}
+        for n, values in enumerate(of_all)
     ]
     nvml = {"init": None, "driver": "580.126.09", "count": len(entries), "gpus": entries}
     return node(name, nvml=nvml, pci=bus(*([0] * 8)))
@@ -41,7 +41,7 @@ OTHERS = [host(f"n{number}") for number in (2, 3, 4)]
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         ({"mig_mode": True}, "MIG on; expected off as on 3 of 4 nodes"),
         ({"pcie_gen_max": 4}, "PCIe generation at most 4; expected 5 as on 3 of 4 nodes"),
@@ -50,11 +50,11 @@ OTHERS = [host(f"n{number}") for number in (2, 3, 4)]
         ({"power_limit_default_w": 500}, "default power limit (W) 500; expected 700 as on 3 of 4 nodes"),
     ],
 )
-def test_a_node_all_of_whose_gpus_differ_from_the_group_is_a_concern(value: dict[str, Any], words: str) -> None:
-    one = host("n1", *[value] * 8)
-    result = said("gpu.gpu_uniform", one, *OTHERS)
-    assert (result.verdict, words in result.message) == (Verdict.CONCERN, True), result.message
-    assert said("gpu.gpu_uniform", OTHERS[0], one, *OTHERS[1:]).verdict is Verdict.PASS
+def test_a_node_all_of_whose_gpus_differ_from_the_group_is_a_concern(value: dict[str, Any], message: str) -> None:
+    own = host("n1", *[value] * 8)
+    result = said("gpu.gpu_uniform", own, *OTHERS)
+    assert (result.verdict, message in result.message) == (Verdict.CONCERN, True), result.message
+    assert said("gpu.gpu_uniform", OTHERS[0], own, *OTHERS[1:]).verdict is Verdict.PASS
 
 
 def test_two_nodes_of_which_one_is_in_mig_mode_are_a_concern() -> None:
@@ -104,7 +104,7 @@ DISPLAY = {"name": "NVIDIA T1000 8GB", "vbios": "90.17.8B.00.07"}
 
 
 @pytest.mark.parametrize(
-    ("gpus", "words"),
+    ("gpus", "message"),
     [
         ([DISPLAY], ""),
         (
@@ -114,9 +114,9 @@ DISPLAY = {"name": "NVIDIA T1000 8GB", "vbios": "90.17.8B.00.07"}
         ([{"name": None, "vbios": "96.00.30.00.01"}], "VBIOS 96.00.30.00.01 on GPU 0; expected 96.00.A5.00.01"),
     ],
 )
-def test_a_vbios_is_compared_with_those_of_the_same_model(gpus: list[dict[str, Any]], words: str) -> None:
+def test_a_vbios_is_compared_with_those_of_the_same_model(gpus: list[dict[str, Any]], message: str) -> None:
     result = said("gpu.vbios_uniform", host("n1", *gpus))
-    assert (result.verdict, words in result.message) == (Verdict.CONCERN if words else Verdict.PASS, True)
+    assert (result.verdict, message in result.message) == (Verdict.CONCERN if message else Verdict.PASS, True)
 
 
 def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
@@ -136,27 +136,28 @@ def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
 )
 def test_a_serial_is_that_of_a_board_of_two_on_a_tray(model: str, serials: str, verdict: Verdict) -> None:
     gpus = [
-        {"index": n, "lost": None, "name": model, "uuid": f"GPU-{n}", "serial": one} for n, one in enumerate(serials)
+        {"index": n, "lost": None, "name": model, "uuid": f"GPU-{n}", "serial": serial}
+        for n, serial in enumerate(serials)
     ]
     nvml = {"init": None, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     assert said("gpu.gpu_identity", node("n1", nvml=nvml, pci=bus(*([0] * len(gpus))))).verdict is verdict
 
 
 @pytest.mark.parametrize(
-    ("boot_id", "words"),
+    ("boot_id", "message"),
     [
         ("one", "8 of 8 GPUs are also reported by n2, which has the same boot ID and so is the same machine; expected"),
         ("other", "8 of 8 GPUs are also reported by n2; expected GPUs that no other node has"),
     ],
 )
-def test_one_machine_under_two_names_is_a_concern(boot_id: str, words: str) -> None:
+def test_one_machine_under_two_names_is_a_concern(boot_id: str, message: str) -> None:
     def named(name: str, machine: str, boot: str) -> NodeEvidence:
-        collectors = {key: one.value for key, one in host(machine).collectors.items()}
+        collectors = {key: collected.value for key, collected in host(machine).collectors.items()}
         return node(name, **collectors, boot={"boot_id": boot})
 
     twins = [named("n1", "a", "one"), named("n2", "a", boot_id)]
     result = said("gpu.gpu_identity", *twins, named("n3", "b", "third"), named("n4", "c", "fourth"))
-    assert (result.verdict, words in result.message) == (Verdict.CONCERN, True), result.message
+    assert (result.verdict, message in result.message) == (Verdict.CONCERN, True), result.message
     assert said("gpu.gpu_identity", named("n3", "b", "third"), *twins).verdict is Verdict.PASS
 
 
@@ -177,14 +178,14 @@ def test_what_the_driver_does_not_support_on_one_gpu_is_unread_where_its_like_re
 
 
 @pytest.mark.parametrize(
-    ("dram", "sram", "words"),
+    ("dram", "sram", "message"),
     [
         (0, 0, "uncorrected ECC errors: 5 in all, and none in DRAM or SRAM; expected 0"),
         (5, 0, "uncorrected ECC errors: 5 in DRAM; expected 0"),
         (UNSUPPORTED, UNSUPPORTED, "uncorrected ECC errors: 5 in all; expected 0"),
     ],
 )
-def test_uncorrected_errors_are_said_wherever_they_are_counted(dram: object, sram: object, words: str) -> None:
+def test_uncorrected_errors_are_said_wherever_they_are_counted(dram: object, sram: object, message: str) -> None:
     counts = {"ecc_uncorrected_dram": dram, "ecc_uncorrected_sram": sram, "ecc_uncorrected_total": 5}
     result = evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **counts}])
-    assert (result.verdict, words in result.message) == (Verdict.FAIL, True), result.message
+    assert (result.verdict, message in result.message) == (Verdict.FAIL, True), result.message

@@ -88,8 +88,8 @@ def test_segments_are_left_over_only_where_no_process_computes(gpus: list[Any], 
 
 def test_segments_are_left_over_however_little_is_known_of_them() -> None:
     nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
-    data: dict[str, Any] = {"nvml": nvml, "platform": EC2, "pci": {"devices": []}}
-    result = verdict_of("host.shm_leftovers", memory={"nccl_shm": {"count": 99}}, **data)
+    collectors: dict[str, Any] = {"nvml": nvml, "platform": EC2, "pci": {"devices": []}}
+    result = verdict_of("host.shm_leftovers", memory={"nccl_shm": {"count": 99}}, **collectors)
     assert "concern: 99 NCCL segments, but no process uses a GPU; expected none" in result.message
 
 
@@ -176,11 +176,11 @@ def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
 
 
 def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
-    data = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
+    totals = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
     evidence = {
-        name: NodeEvidence(name, {"memory": Collected(Status.READ, {"total_kib": kib})}) for name, kib in data.items()
+        name: NodeEvidence(name, {"memory": Collected(Status.READ, {"total_kib": kib})}) for name, kib in totals.items()
     }
-    cluster = Cluster("alike", "local", tuple(map(Target, data)))
+    cluster = Cluster("alike", "local", tuple(map(Target, totals)))
     result = evaluate(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
     assert result.message == "23.8 GiB; expected 24 GiB, as on 3 of 4 nodes"
 

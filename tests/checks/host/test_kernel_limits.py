@@ -21,7 +21,7 @@ def limits(*groups: dict[str, Any], **changed: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("data", "says", "words"),
+    ("data", "says", "message"),
     [
         (limits(), PASS, ""),
         (limits(max_files=100_001, open_files=70_000), PASS, ""),
@@ -37,14 +37,14 @@ def limits(*groups: dict[str, Any], **changed: object) -> dict[str, Any]:
         ({}, INCOMPLETE, "kernel_limits: was not requested"),
     ],
 )
-def test_open_files_are_held_against_what_the_kernel_allows(data: dict[str, Any], says: Verdict, words: str) -> None:
+def test_open_files_are_held_against_what_the_kernel_allows(data: dict[str, Any], says: Verdict, message: str) -> None:
     result = verdict("host.open_files", data)
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("data", "says", "words"),
+    ("data", "says", "message"),
     [
         (limits(), PASS, ""),
         (limits(pid_max=32_768), PASS, ""),
@@ -59,10 +59,10 @@ def test_open_files_are_held_against_what_the_kernel_allows(data: dict[str, Any]
         ({}, INCOMPLETE, "kernel_limits: was not requested"),
     ],
 )
-def test_threads_are_held_against_the_least_that_is_allowed(data: dict[str, Any], says: Verdict, words: str) -> None:
+def test_threads_are_held_against_the_least_that_is_allowed(data: dict[str, Any], says: Verdict, message: str) -> None:
     result = verdict("host.process_ids", data)
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_what_any_user_can_use_up_keeps_no_node_from_a_job() -> None:

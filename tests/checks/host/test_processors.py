@@ -23,7 +23,7 @@ def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufre
 
 
 @pytest.mark.parametrize(
-    ("driver", "limits_khz", "verdict", "words"),
+    ("driver", "limits_khz", "verdict", "message"),
     [
         ("acpi-cpufreq", (2_250_000, 2_250_000), PASS, ""),
         ("acpi-cpufreq", (2_250_000, 1_500_000), CONCERN, "limited: policy1 to 1500 of 2250 MHz; expected no limit"),
@@ -35,11 +35,11 @@ def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufre
     ],
 )
 def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
-    driver: str, limits_khz: tuple[int | None, ...], verdict: Verdict, words: str
+    driver: str, limits_khz: tuple[int | None, ...], verdict: Verdict, message: str
 ) -> None:
     result = said("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver))
-    expect(result, verdict, words)
-    assert result.message.count("limited: ") == words.count("limited: ")
+    expect(result, verdict, message)
+    assert result.message.count("limited: ") == message.count("limited: ")
 
 
 @pytest.mark.parametrize(

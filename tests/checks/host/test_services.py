@@ -93,10 +93,10 @@ def test_every_service_of_the_catalogue_is_found_dead_under_its_own_name(name: s
         ("xslurmd.service", CONCERN),
     ],
 )
-@pytest.mark.parametrize("data", ["failed", "restarting"])
-def test_only_failed_units_of_the_system_are_a_concern(data: str, unit: str, verdict: Verdict) -> None:
-    assert verdict_of("preflight", **{data: [unit]}).verdict is verdict
-    assert verdict_of("prolog", **{data: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
+@pytest.mark.parametrize("key", ["failed", "restarting"])
+def test_only_failed_units_of_the_system_are_a_concern(key: str, unit: str, verdict: Verdict) -> None:
+    assert verdict_of("preflight", **{key: [unit]}).verdict is verdict
+    assert verdict_of("prolog", **{key: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
 
 
 def test_two_names_of_one_service_are_one_finding() -> None:
@@ -127,9 +127,9 @@ def test_a_service_that_failed_is_found_though_of_another_nothing_is_known() -> 
 def test_a_machine_that_builds_images_need_not_run_what_waits_for_a_device(
     name: str, service: dict[str, Any], occasion: str, instance_type: str, verdict: Verdict
 ) -> None:
-    data = {"services": {name: {**RUNS, **service}}, "failed": []}
+    report = {"services": {name: {**RUNS, **service}}, "failed": []}
     platform = {"vendor": "Amazon EC2", "product": instance_type, "serial": ""}
-    evidence = node("n", services=data, platform=platform, pci={"devices": []}, rdma={"devices": []})
+    evidence = node("n", services=report, platform=platform, pci={"devices": []}, rdma={"devices": []})
     result = said("host.services", evidence, occasion=occasion, instance_type=instance_type)
     assert result.verdict is verdict, result.message
 
@@ -138,7 +138,7 @@ GONE = {**DEAD, "enabled": "disabled"}
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "verdict", "words"),
+    ("own", "others", "verdict", "message"),
     [
         (GONE, [{}, {}, {}], CONCERN, "slurmd not running, slurmd not started at boot; expected running as on 3 of 4"),
         (
@@ -165,7 +165,7 @@ GONE = {**DEAD, "enabled": "disabled"}
     ],
 )
 def test_what_most_nodes_have_running_is_expected_of_each(
-    own: dict[str, Any], others: list[dict[str, Any]], verdict: Verdict, words: str
+    own: dict[str, Any], others: list[dict[str, Any]], verdict: Verdict, message: str
 ) -> None:
     first, *rest = (
         node(f"n{number}", services={"services": {"slurmd": {**RUNS, **service}}, "failed": []})
@@ -173,7 +173,7 @@ def test_what_most_nodes_have_running_is_expected_of_each(
     )
     result = said("host.services", first, *rest)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,11 @@ def test_like_nodes_may_differ_in_what_they_have_running(
     own: dict[str, Any], others: dict[str, Any], verdict: Verdict
 ) -> None:
     nodes = [
-        node(f"n{number}", services={"services": {name: {**RUNS, **one} for name, one in data.items()}, "failed": []})
-        for number, data in enumerate([own, others, others])
+        node(
+            f"n{number}",
+            services={"services": {name: {**RUNS, **fields} for name, fields in units.items()}, "failed": []},
+        )
+        for number, units in enumerate([own, others, others])
     ]
     result = said("host.services", *nodes)
     assert result.verdict is verdict, result.message

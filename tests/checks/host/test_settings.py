@@ -32,12 +32,12 @@ SETTINGS = {
 
 def of_clock(clock: dict[str, Any], began: float, asked: float = NOW - 4, answered: float = NOW) -> NodeEvidence:
     """A node whose probe began at that time by the node's clock, and took a second."""
-    data = node("gpu001", kernel={"clock": clock})
-    return replace(data, asked=asked, answered=answered, probe={"began": began, "seconds": 1.0})
+    evidence = node("gpu001", kernel={"clock": clock})
+    return replace(evidence, asked=asked, answered=answered, probe={"began": began, "seconds": 1.0})
 
 
 @pytest.mark.parametrize(
-    ("evidence", "verdict", "words"),
+    ("evidence", "verdict", "message"),
     [
         (of_clock(KEPT, NOW - 2), PASS, ""),
         (of_clock(KEPT, NOW - 4), PASS, ""),
@@ -57,9 +57,9 @@ def of_clock(clock: dict[str, Any], began: float, asked: float = NOW - 4, answer
     ],
 )
 def test_a_clock_is_held_against_that_of_the_machine_that_asked(
-    evidence: NodeEvidence, verdict: Verdict, words: str
+    evidence: NodeEvidence, verdict: Verdict, message: str
 ) -> None:
-    expect(said("host.clock_sync", evidence), verdict, words)
+    expect(said("host.clock_sync", evidence), verdict, message)
 
 
 def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,11 @@ def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypat
     times = iter([NOW, NOW + 10, NOW + 11])
     monkeypatch.setattr("clusterproof.plugins.transport.gather.time.time", lambda: next(times))
     cluster = Cluster("two", "local", (Target("a"), Target("b")))
-    found = probe_nodes(cluster, Answering(), Program("", nonce="x"), Limits(), lambda one: one)
-    assert {name: (one.asked - NOW, one.answered - NOW) for name, one in found.items()} == {"a": (3, 10), "b": (0, 11)}
+    by_node = probe_nodes(cluster, Answering(), Program("", nonce="x"), Limits(), lambda member: member)
+    assert {name: (evidence.asked - NOW, evidence.answered - NOW) for name, evidence in by_node.items()} == {
+        "a": (3, 10),
+        "b": (0, 11),
+    }
 
 
 def of_settings(
@@ -86,17 +89,17 @@ def of_settings(
     **other: Any,
 ) -> NodeEvidence:
     """A node with the usual settings except these: `vm_overcommit_memory="2"`."""
-    data = {**SETTINGS, **{f"{SYS}/{key.replace('.', '/')}": value for key, value in other.items()}}
+    settings = {**SETTINGS, **{f"{SYS}/{key.replace('.', '/')}": value for key, value in other.items()}}
     return node(
         name,
         boot=boot(cpus=cores),
-        kernel_limits={"settings": data, "pid_max": pid_max},
+        kernel_limits={"settings": settings, "pid_max": pid_max},
         limits={"login": None, "daemons": {"slurmd": {"cpus": cpus, "nofile": nofile}}},
     )
 
 
 @pytest.mark.parametrize(
-    ("own", "peers", "verdict", "words"),
+    ("own", "peers", "verdict", "message"),
     [
         ({}, [{}], PASS, ""),
         ({}, [], PASS, ""),
@@ -122,14 +125,14 @@ def of_settings(
     ],
 )  # fmt: skip
 def test_a_setting_is_named_that_is_wrong_for_anybody_or_unlike_another_nodes(
-    own: dict[str, Any], peers: list[dict[str, Any]], verdict: Verdict, words: str
+    own: dict[str, Any], peers: list[dict[str, Any]], verdict: Verdict, message: str
 ) -> None:
     others = [of_settings(f"peer{number}", **peer) for number, peer in enumerate(peers)]
-    expect(said("host.kernel_settings", of_settings(**own), *others), verdict, words)
+    expect(said("host.kernel_settings", of_settings(**own), *others), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("tainted", "verdict", "words"),
+    ("tainted", "verdict", "message"),
     [
         ("0", PASS, ""),
         ("12289", PASS, ""),  # proprietary, out of tree, unsigned
@@ -138,13 +141,13 @@ def test_a_setting_is_named_that_is_wrong_for_anybody_or_unlike_another_nodes(
         ({"error": "EACCES", "text": ""}, INCOMPLETE, "tainted could not be read (EACCES)"),
     ],
 )
-def test_the_kernel_keeps_what_has_happened_to_it(tainted: Any, verdict: Verdict, words: str) -> None:
+def test_the_kernel_keeps_what_has_happened_to_it(tainted: Any, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", kernel_limits={"settings": {f"{SYS}/kernel/tainted": tainted}})
-    expect(said("host.kernel_taint", evidence), verdict, words)
+    expect(said("host.kernel_taint", evidence), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("modes", "verdict", "words"),
+    ("modes", "verdict", "message"),
     [
         ({"/tmp": 0o1777, "/dev/shm": 0o1777}, PASS, ""),
         ({"/tmp": 0o700, "/dev/shm": 0o755}, FAIL, "/tmp has mode 0700, /dev/shm has mode 0755; expected 1777"),
@@ -153,8 +156,8 @@ def test_the_kernel_keeps_what_has_happened_to_it(tainted: Any, verdict: Verdict
         ({"/tmp": {"error": "ENOENT", "text": ""}, "/dev/shm": 0o755}, FAIL, "incomplete: /tmp could not be read"),
     ],
 )
-def test_folders_of_all_users_are_open_to_all(modes: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(said("host.shared_folders", node("gpu001", kernel_limits={"modes": modes})), verdict, words)
+def test_folders_of_all_users_are_open_to_all(modes: dict[str, Any], verdict: Verdict, message: str) -> None:
+    expect(said("host.shared_folders", node("gpu001", kernel_limits={"modes": modes})), verdict, message)
 
 
 def of_thp(name: str, mode: str) -> NodeEvidence:
@@ -163,7 +166,7 @@ def of_thp(name: str, mode: str) -> NodeEvidence:
 
 
 def test_two_nodes_are_compared_and_both_are_named() -> None:
-    one, other = of_thp("gpu001", "always madvise [never]"), of_thp("gpu002", "always [madvise] never")
-    words = "differs from node to node (never on gpu001, madvise on gpu002); expected one for all nodes"
-    expect(said("host.thp", one, other), CONCERN, words)
-    expect(said("host.thp", one, of_thp("gpu002", "always madvise [never]")), PASS, "")
+    own, other = of_thp("gpu001", "always madvise [never]"), of_thp("gpu002", "always [madvise] never")
+    message = "differs from node to node (never on gpu001, madvise on gpu002); expected one for all nodes"
+    expect(said("host.thp", own, other), CONCERN, message)
+    expect(said("host.thp", own, of_thp("gpu002", "always madvise [never]")), PASS, "")

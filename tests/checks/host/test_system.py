@@ -21,20 +21,20 @@ GIB = 2**20  # in KiB
 def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
     """A check's result on a node that reported this, beside others that reported that."""
     everyone = [
-        node(f"n{number}", **{"boot": boot(), "platform": EC2} | data)
-        for number, data in enumerate((collectors, *others))
+        node(f"n{number}", **{"boot": boot(), "platform": EC2} | values)
+        for number, values in enumerate((collectors, *others))
     ]
     return said(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
 
 
-def mounts(at: str, **data: Any) -> dict[str, Any]:
+def mounts(at: str, **values: Any) -> dict[str, Any]:
     sizes = {"total_kib": 100 * GIB, "free_kib": 90 * GIB, "inodes": 100, "inodes_free": 90}
-    mount = {"path": at, "type": "tmpfs", "source": "tmpfs", "options": "rw", "alive": "yes", **sizes, **data}
+    mount = {"path": at, "type": "tmpfs", "source": "tmpfs", "options": "rw", "alive": "yes", **sizes, **values}
     return {"mounts": [mount], "fstab": []}
 
 
 @pytest.mark.parametrize(
-    ("data", "verdict", "words"),
+    ("data", "verdict", "message"),
     [
         ({}, PASS, ""),
         ({"type": "ext4"}, FAIL, "/dev/shm is ext4; expected tmpfs"),
@@ -44,12 +44,12 @@ def mounts(at: str, **data: Any) -> dict[str, Any]:
         ({"free_kib": GIB}, CONCERN, "/dev/shm is 99 % full; expected at most"),
     ],
 )
-def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(evaluated("dev_shm", mounts=mounts("/dev/shm", **data)), verdict, words)
+def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, message: str) -> None:
+    expect(evaluated("dev_shm", mounts=mounts("/dev/shm", **data)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("data", "verdict", "words"),
+    ("data", "verdict", "message"),
     [
         ({}, PASS, ""),
         ({"path": "/other"}, INCOMPLETE, "the root volume does not report its size"),
@@ -67,8 +67,8 @@ def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, wo
         ({"free_kib": 15 * GIB}, CONCERN, "/ is 85 % full; expected less than 80 %"),
     ],
 )
-def test_the_root_volume_has_room(data: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(evaluated("root_volume", mounts=mounts("/", **data)), verdict, words)
+def test_the_root_volume_has_room(data: dict[str, Any], verdict: Verdict, message: str) -> None:
+    expect(evaluated("root_volume", mounts=mounts("/", **data)), verdict, message)
 
 
 def total(gib: float) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def total(gib: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "verdict", "words"),
+    ("own", "others", "verdict", "message"),
     [
         (total(2000), [total(2000)] * 2, PASS, ""),
         (total(1900), [total(2000)] * 3, CONCERN, "1900 GiB; expected 2000 GiB, as on 3 of 4 nodes"),
@@ -88,12 +88,12 @@ def total(gib: float) -> dict[str, Any]:
         (total(2000), [{}, {}], NA, "1 of its group reported it; 2 are needed to compare"),
     ],
 )
-def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("memory_uniform", *others, **own), verdict, words)
+def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("memory_uniform", *others, **own), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("daemons", "verdict", "words"),
+    ("daemons", "verdict", "message"),
     [
         ({"slurmd": {"memory": None}}, PASS, ""),
         ({"slurmd": {"memory": 1900 * 2**30}}, PASS, ""),
@@ -102,11 +102,11 @@ def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verd
         ({"slurmd": {}}, INCOMPLETE, "the limit memory was not reported"),
     ],
 )
-def test_a_daemon_may_use_the_memory(daemons: Any, verdict: Verdict, words: str) -> None:
+def test_a_daemon_may_use_the_memory(daemons: Any, verdict: Verdict, message: str) -> None:
     expect(
         evaluated("daemon_memory", limits={"login": {"memlock": None}, "daemons": daemons}, **total(2000)),
         verdict,
-        words,
+        message,
     )
 
 
@@ -114,7 +114,7 @@ PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
 
 
 @pytest.mark.parametrize(
-    ("login", "verdict", "words"),
+    ("login", "verdict", "message"),
     [
         (PLENTY, PASS, ""),
         ({**PLENTY, "stack": 65536}, FAIL, "stack is 64 KiB for a login; expected at least"),
@@ -123,8 +123,8 @@ PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
         ({"stack": 8388608}, INCOMPLETE, "the limit nofile was not reported"),
     ],
 )
-def test_jobs_inherit_limits_that_suffice(login: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("ulimits", limits={"login": login, "daemons": {}}), verdict, words)
+def test_jobs_inherit_limits_that_suffice(login: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("ulimits", limits={"login": login, "daemons": {}}), verdict, message)
 
 
 def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0, age_s: float = 2000.0) -> Any:
@@ -132,7 +132,7 @@ def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0,
 
 
 @pytest.mark.parametrize(
-    ("process", "verdict", "words"),
+    ("process", "verdict", "message"),
     [
         (blocked("nv_wait", ["os_acquire_mutex [nvidia]"]), FAIL, "in state D: x (pid 7, 1000 s in nv_wait)"),
         (blocked("nobody_knows"), CONCERN, "outside any known driver or file system: x (pid 7, 1000 s in nobody_kn"),
@@ -143,10 +143,10 @@ def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0,
         (blocked("nobody_knows", blocked_s=1.0, age_s=9999.0), PASS, ""),
     ],
 )
-def test_a_process_that_hangs_is_named_with_what_it_waits_for(process: Any, verdict: Verdict, words: str) -> None:
+def test_a_process_that_hangs_is_named_with_what_it_waits_for(process: Any, verdict: Verdict, message: str) -> None:
     log = {"lines": [], "truncated": False}
     result = evaluated("d_state", processes={"blocked": [process], "zombies": 0}, kernel_log=log)
-    expect(result, verdict, words)
+    expect(result, verdict, message)
 
 
 def numa(*gib: int, balancing: str = "1", transparent: str = "always [madvise] never") -> dict[str, Any]:
@@ -158,7 +158,7 @@ GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:5
 
 
 @pytest.mark.parametrize(
-    ("memory", "devices", "verdict", "words"),
+    ("memory", "devices", "verdict", "message"),
     [
         (numa(1000, 1000), [GPU], PASS, ""),
         (numa(1000), [GPU], NA, "all CPUs are in one NUMA node"),
@@ -167,8 +167,10 @@ GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:5
         (numa(1000, 1000), [{**GPU, "numa": -1, "class": "010802", "vendor": "1d0f"}], PASS, ""),  # a disk
     ],
 )
-def test_memory_and_devices_are_spread_over_numa_nodes(memory: Any, devices: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("numa", memory=memory, pci={"devices": devices}), verdict, words)
+def test_memory_and_devices_are_spread_over_numa_nodes(
+    memory: Any, devices: Any, verdict: Verdict, message: str
+) -> None:
+    expect(evaluated("numa", memory=memory, pci={"devices": devices}), verdict, message)
 
 
 def test_what_a_kernel_does_not_have_is_not_applicable() -> None:
@@ -187,24 +189,24 @@ def test_what_a_kernel_does_not_have_is_not_applicable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unread", "left", "occasion", "verdict", "words"),
+    ("unread", "left", "occasion", "verdict", "message"),
     [
         (0, [], "preflight", PASS, ""),
         (3, [], "preflight", INCOMPLETE, "processes of other users may not be read; run as root, or with --sudo"),
     ],
 )
 def test_processes_that_may_not_be_looked_into_are_no_pass(
-    unread: int, left: Any, occasion: str, verdict: Verdict, words: str
+    unread: int, left: Any, occasion: str, verdict: Verdict, message: str
 ) -> None:
     jobs = {"left": left, "left_out": 0, "unread": unread}
-    expect(evaluated("job_leftovers", jobs=jobs, boot={"uid": 1000}, occasion=occasion), verdict, words)
+    expect(evaluated("job_leftovers", jobs=jobs, boot={"uid": 1000}, occasion=occasion), verdict, message)
 
 
 OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}
 
 
 @pytest.mark.parametrize(
-    ("shm", "occasion", "verdict", "words"),
+    ("shm", "occasion", "verdict", "message"),
     [
         ([], "prolog", PASS, ""),
         ([{**OWNED, "kib": GIB}], "prolog", CONCERN, "1 GiB, 0.1 % of the memory"),
@@ -218,16 +220,16 @@ OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}
     ],
 )
 def test_files_of_users_who_have_gone_fail_around_a_job_where_they_are_many(
-    shm: Any, occasion: str, verdict: Verdict, words: str
+    shm: Any, occasion: str, verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("shm_leaked", jobs={"shm": shm}, occasion=occasion), verdict, words)
+    expect(evaluated("shm_leaked", jobs={"shm": shm}, occasion=occasion), verdict, message)
 
 
 DISK = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "8061", "class": "010802", "driver": "nvme"}
 
 
 @pytest.mark.parametrize(
-    ("changed", "verdict", "words"),
+    ("changed", "verdict", "message"),
     [
         ({}, PASS, ""),
         ({"driver": ""}, FAIL, ""),
@@ -235,8 +237,8 @@ DISK = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "8061", "class": 
         ({"class": "060400", "driver": ""}, NA, "neither a GPU nor a network adapter nor an NVMe controller"),
     ],
 )
-def test_a_device_has_a_driver(changed: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("device_drivers", pci={"devices": [{"function_of": "", **DISK, **changed}]}), verdict, words)
+def test_a_device_has_a_driver(changed: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("device_drivers", pci={"devices": [{"function_of": "", **DISK, **changed}]}), verdict, message)
 
 
 def disk(model: str, firmware: str) -> dict[str, Any]:
@@ -244,14 +246,14 @@ def disk(model: str, firmware: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("model", "verdict", "words"),
+    ("model", "verdict", "message"),
     [
         ("SAMSUNG PM1733", CONCERN, "firmware of SAMSUNG PM1733 2; expected 1 as on 2 of 3 nodes"),
         ("Amazon Elastic Block Store", PASS, ""),
     ],
 )
 def test_firmware_is_compared_of_disks_and_not_of_what_a_service_attaches(
-    model: str, verdict: Verdict, words: str
+    model: str, verdict: Verdict, message: str
 ) -> None:
     gpu = {"index": 0, "lost": None, "inforom": None}
     bios: dict[str, Any] = {
@@ -259,7 +261,7 @@ def test_firmware_is_compared_of_disks_and_not_of_what_a_service_attaches(
         "nvml": {"gpus": [gpu], "count": 1},
     }
     others = [bios | {"nvme": disk(model, "1")} for _ in range(2)]
-    expect(evaluated("firmware_uniform", *others, **bios, nvme=disk(model, "2")), verdict, words)
+    expect(evaluated("firmware_uniform", *others, **bios, nvme=disk(model, "2")), verdict, message)
 
 
 @pytest.mark.parametrize("unnamed", [0, 2, 7])
@@ -269,5 +271,7 @@ def test_a_gpu_without_a_name_hides_no_other_with_another_inforom(unnamed: int) 
     gpus[5]["inforom"] = "G520.0200.00.04"
     gpus[unnamed]["name"] = {"error": "UNKNOWN"}
     result = evaluated("firmware_uniform", nvml=nvml(*gpus))
-    words = "G520.0200.00.04 on GPU 5; expected G520.0200.00.05, as on 6 others of the node"
-    assert [one.message for one in result.by_verdict if one.verdict is CONCERN and words in one.message]
+    message = "G520.0200.00.04 on GPU 5; expected G520.0200.00.05, as on 6 others of the node"
+    assert [
+        finding.message for finding in result.by_verdict if finding.verdict is CONCERN and message in finding.message
+    ]

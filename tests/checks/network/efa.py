@@ -15,8 +15,8 @@ SAYS = {25: "25 Gb/sec (1X EDR)", 30: "30 Gb/sec (12X SDR)", 50: "50 Gb/sec (1X 
 def device(number: int, gbps: int = 100) -> dict[str, Any]:
     """An EFA device as the driver shows it."""
     port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": SAYS[gbps]}
-    data = {"name": f"rdmap{number}s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": "", "gdr": None}
-    return {**data, "ports": [{**port, "link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}]}
+    fields = {"name": f"rdmap{number}s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": "", "gdr": None}
+    return {**fields, "ports": [{**port, "link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}]}
 
 
 def on_bus(number: int) -> dict[str, Any]:
@@ -28,29 +28,29 @@ def evidence(
     name: str, instance_type: str, count: int, bus: int | None = None, gbps: int = 100, driver: str | None = "2.17.3g"
 ) -> NodeEvidence:
     """The report of a node with this many EFA devices."""
-    data: dict[str, Any] = {
+    collectors: dict[str, Any] = {
         "platform": {"vendor": "Amazon EC2", "product": instance_type, "serial": ""},
         "boot": {"uptime_s": 86400.0},
         "rdma": {
-            "devices": [device(one, gbps) for one in range(count)],
+            "devices": [device(number, gbps) for number in range(count)],
             "modules": [],
             "uverbs": [],
             "efa_version": driver,
         },
-        "pci": {"devices": [on_bus(one) for one in range(count if bus is None else bus)]},
+        "pci": {"devices": [on_bus(number) for number in range(count if bus is None else bus)]},
         "limits": {"login": {"memlock": 65536}, "daemons": {}},
     }
-    return NodeEvidence(name, {collector: Collected(Status.READ, value) for collector, value in data.items()})
+    return NodeEvidence(name, {collector: Collected(Status.READ, value) for collector, value in collectors.items()})
 
 
-def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
+def evaluated(check: str, *nodes: NodeEvidence, **target: Any) -> Result:
     """A check's result on the first of some nodes."""
-    return said(check, *data, **target)
+    return said(check, *nodes, **target)
 
 
-def group(instance_type: str, *counts: int, **data: Any) -> list[NodeEvidence]:
+def group(instance_type: str, *counts: int, **values: Any) -> list[NodeEvidence]:
     """Nodes of one group, with these numbers of EFA devices."""
-    return [evidence(f"n{number}", instance_type, count, **data) for number, count in enumerate(counts)]
+    return [evidence(f"n{number}", instance_type, count, **values) for number, count in enumerate(counts)]
 
 
 def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:

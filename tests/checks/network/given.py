@@ -16,20 +16,20 @@ from tests.builders.recordings import boot, node
 
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
     """A check's result on a single node that reported these collectors."""
-    data = {name: Collected(Status.READ, value) for name, value in collectors.items()}
-    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
+    collected = {name: Collected(Status.READ, value) for name, value in collectors.items()}
+    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", collected)))
 
 
 def port(**values: Any) -> dict[str, Any]:
     """An active port."""
-    data = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
-    return {**data, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
+    fields = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    return {**fields, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
 
 
 def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str, Any]:
     """A ConnectX device."""
-    data = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
-    return {**data, "p2p": None, "gdr": None, "ports": list(ports)}
+    fields = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
+    return {**fields, "p2p": None, "gdr": None, "ports": list(ports)}
 
 
 def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
@@ -53,5 +53,5 @@ def roce_host(*ports: dict[str, Any], name: str = "gpu001") -> NodeEvidence:
 
 def efa(**values: Any) -> dict[str, Any]:
     """An EFA device."""
-    data = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
-    return {**data, "ports": [], **values}
+    fields = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
+    return {**fields, "ports": [], **values}

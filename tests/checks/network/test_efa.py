@@ -28,7 +28,7 @@ def test_efa_that_was_never_attached_is_not_broken(check: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "counts", "says", "words"),
+    ("instance_type", "counts", "says", "message"),
     [
         ("p5.48xlarge", (32,), PASS, ""),
         ("p5.48xlarge", (31,), CONCERN, "31 EFA devices attached; expected 32, as many as a p5.48xlarge can have"),
@@ -52,11 +52,11 @@ def test_efa_that_was_never_attached_is_not_broken(check: str) -> None:
     ],
 )
 def test_efa_devices_are_held_against_those_of_the_group(
-    instance_type: str, counts: tuple[int, ...], says: Verdict, words: str
+    instance_type: str, counts: tuple[int, ...], says: Verdict, message: str
 ) -> None:
     result = evaluated(COUNT, *group(instance_type, *counts))
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_device_that_the_bus_lists_without_a_driver_is_missing() -> None:
@@ -67,11 +67,11 @@ def test_a_device_that_the_bus_lists_without_a_driver_is_missing() -> None:
 
 @pytest.mark.parametrize("unread", [("vendor",), ("device",), ("vendor", "device")])
 def test_a_port_of_a_device_whose_ids_are_unread_is_seen(unread: tuple[str, ...]) -> None:
-    data = evidence("n0", P5, 32)
-    devices: Any = data.collectors["rdma"].value["devices"]
+    own = evidence("n0", P5, 32)
+    devices: Any = own.collectors["rdma"].value["devices"]
     devices[3] |= dict.fromkeys(unread)
     devices[3]["ports"][0]["state"] = "1: DOWN"
-    result = evaluated("network.efa_port_active", data)
+    result = evaluated("network.efa_port_active", own)
     assert result.verdict is FAIL, result.message
     assert "rdmap3s0: port 1 is 1: DOWN" in result.message
 
@@ -82,7 +82,7 @@ def test_what_the_inventory_expects_outranks_what_is_seen(expect: int, says: Ver
 
 
 @pytest.mark.parametrize(
-    ("attached", "count", "says", "words"),
+    ("attached", "count", "says", "message"),
     [
         (32, 31, FAIL, "31 EFA devices, 31 on the PCI bus; expected 32, as AWS says"),
         (16, 16, CONCERN, "16 EFA devices attached; expected 32"),
@@ -90,10 +90,10 @@ def test_what_the_inventory_expects_outranks_what_is_seen(expect: int, says: Ver
         (32, 32, PASS, ""),
     ],
 )
-def test_what_aws_says_is_attached_is_due(attached: int, count: int, says: Verdict, words: str) -> None:
+def test_what_aws_says_is_attached_is_due(attached: int, count: int, says: Verdict, message: str) -> None:
     result = evaluated(COUNT, evidence("n0", "p5.48xlarge", count), efa_attached=attached)
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_rate_that_may_be_the_drivers_own_fails_where_the_others_report_more()
 
 
 @pytest.mark.parametrize(
-    ("ports", "verdict", "words"),
+    ("ports", "verdict", "message"),
     [
         ([{}], PASS, ""),
         ([], FAIL, "no port; expected port 1"),
@@ -152,14 +152,14 @@ def test_a_rate_that_may_be_the_drivers_own_fails_where_the_others_report_more()
         ([{"physical_state": "3: Disabled"}], FAIL, "port 1 is 3: Disabled; expected 5: LinkUp"),
     ],
 )
-def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: Verdict, words: str) -> None:
-    data = device(0)
-    data["ports"] = [data["ports"][0] | changed for changed in ports]
+def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: Verdict, message: str) -> None:
+    reported = device(0)
+    reported["ports"] = [reported["ports"][0] | changed for changed in ports]
     node = evidence("n0", "p5.48xlarge", 1)
-    collector = Collected(Status.READ, node.collectors["rdma"].value | {"devices": [data]})
+    collector = Collected(Status.READ, node.collectors["rdma"].value | {"devices": [reported]})
     result = evaluated("network.efa_port_active", NodeEvidence("n0", {**node.collectors, "rdma": collector}))
     assert result.verdict is verdict
-    assert words in result.message
+    assert message in result.message
 
 
 def test_devices_may_still_come_just_after_boot() -> None:
@@ -174,7 +174,7 @@ DOMAINS = "".join(
 
 
 @pytest.mark.parametrize(
-    ("fi_info", "occasion", "verdict", "words"),
+    ("fi_info", "occasion", "verdict", "message"),
     [
         ({"exit": 0, "output": DOMAINS}, "preflight", PASS, ""),
         (
@@ -190,10 +190,10 @@ DOMAINS = "".join(
         (Collected(Status.ABSENT), "ami", FAIL, "fi_info is not installed; expected EFA's software in the image"),
     ],
 )
-def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verdict, words: str) -> None:
+def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verdict, message: str) -> None:
     result = said("network.libfabric_efa", output_of(libfabric=fi_info), occasion=occasion, instance_type="p5.48xlarge")
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def loopback(*mb_per_s: float | None) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def loopback(*mb_per_s: float | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("exchanges", "count", "verdict", "words"),
+    ("exchanges", "count", "verdict", "message"),
     [
         (loopback(3600, 3600, 3500), 2, PASS, ""),
         (loopback(3600, 3600, 900), 2, CONCERN, "d2 900 MB/s; expected at least"),
@@ -223,8 +223,8 @@ def loopback(*mb_per_s: float | None) -> dict[str, Any]:
         (Collected(Status.ABSENT), 0, NA, "no EFA device on this node"),
     ],
 )
-def test_every_domain_exchanges_messages(exchanges: Any, count: int, verdict: Verdict, words: str) -> None:
+def test_every_domain_exchanges_messages(exchanges: Any, count: int, verdict: Verdict, message: str) -> None:
     node = output_of(count=count, efa_loopback=exchanges)
     result = said("network.efa_loopback", node, occasion="perf", instance_type="p5.48xlarge", expect={"efa": count})
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message

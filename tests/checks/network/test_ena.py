@@ -26,7 +26,7 @@ def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
 
 
 @pytest.mark.parametrize(
-    ("data", "says", "words"),
+    ("data", "says", "message"),
     [
         (node(), PASS, ""),
         (node(bw_in=[11072, 11072]), PASS, ""),  # as in a capture by AWS's own agent: bursts within a day
@@ -59,11 +59,11 @@ def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
     ],
 )  # fmt: skip
 def test_what_goes_over_an_allowance_at_once_or_on_average_is_a_concern(
-    data: dict[str, Any], says: Verdict, words: str
+    data: dict[str, Any], says: Verdict, message: str
 ) -> None:
     result = verdict("network.ena_allowance", data)
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_recording_without_these_counters_is_no_pass() -> None:

@@ -84,7 +84,7 @@ SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
 
 
 @pytest.mark.parametrize(
-    ("check", "worse", "words"),
+    ("check", "worse", "message"),
     [
         ("network.ib_ports", SLOW, "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"),
         ("network.ib_count", rdma(mlx5(0, port())), "devices differs from node to node (1 on n0, 4 on n1)"),
@@ -93,15 +93,15 @@ SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
     ],
     ids=["rate", "number", "link layer", "switched off"],
 )
-def test_the_lesser_of_two_nodes_is_a_concern(check: str, worse: dict[str, Any], words: str) -> None:
-    one, other = node("n0", **worse), node("n1", **four())
-    result = said(check, one, other)
-    assert (result.verdict, words in result.message) == (CONCERN, True), result.message
-    assert said(check, other, one).verdict is PASS
+def test_the_lesser_of_two_nodes_is_a_concern(check: str, worse: dict[str, Any], message: str) -> None:
+    own, other = node("n0", **worse), node("n1", **four())
+    result = said(check, own, other)
+    assert (result.verdict, message in result.message) == (CONCERN, True), result.message
+    assert said(check, other, own).verdict is PASS
 
 
 @pytest.mark.parametrize(
-    ("own", "elsewhere", "verdict", "words"),
+    ("own", "elsewhere", "verdict", "message"),
     [
         ("Ethernet", {}, CONCERN, "mlx5_0 port 1 Disabled; expected ACTIVE as on 2 of 3 nodes"),
         ("Ethernet", OFF, PASS, ""),
@@ -110,12 +110,12 @@ def test_the_lesser_of_two_nodes_is_a_concern(check: str, worse: dict[str, Any],
     ],
 )
 def test_a_disabled_port_is_compared_whatever_its_link_layer(
-    own: str | None, elsewhere: dict[str, Any], verdict: Verdict, words: str
+    own: str | None, elsewhere: dict[str, Any], verdict: Verdict, message: str
 ) -> None:
     rails = port(link_layer="Ethernet"), port(link_layer="Ethernet")
     others = [with_ports(f"n{at}", port(link_layer="Ethernet", **elsewhere), *rails) for at in (1, 2)]
     result = said("network.ib_ports", with_ports("n0", port(link_layer=own, **OFF), *rails), *others)
-    expect(result, verdict, words)
+    expect(result, verdict, message)
     assert ("Disabled" in result.message) is (not elsewhere)
 
 
@@ -134,8 +134,8 @@ def test_a_rail_of_ethernet_that_lost_its_link_is_a_concern_of_a_lone_node(
 ) -> None:
     dark, rail = port(link_layer=layer, link_downed=lost, **OFF), port(link_layer=layer)
     result = said("network.ib_ports", with_ports("n0", dark, *[rail] * 7), *others)
-    words = "port 1 is 3: Disabled and lost its link 1 times; expected 4: ACTIVE, like 7 ports of its model here"
-    expect(result, verdict, words if verdict is CONCERN else "")
+    message = "port 1 is 3: Disabled and lost its link 1 times; expected 4: ACTIVE, like 7 ports of its model here"
+    expect(result, verdict, message if verdict is CONCERN else "")
 
 
 def test_rails_of_ethernet_that_are_disabled_on_every_node_are_meant_to_be() -> None:
@@ -145,8 +145,8 @@ def test_rails_of_ethernet_that_are_disabled_on_every_node_are_meant_to_be() -> 
 
 def test_a_port_that_some_nodes_lack_is_compared_with_the_others() -> None:
     nodes = (with_ports("n0", port(rate=EDR)), with_ports("n1", port()), node("n2", **rdma(mlx5(1, port()))))
-    words = "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"
-    expect(said("network.ib_ports", *nodes), CONCERN, words)
+    message = "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"
+    expect(said("network.ib_ports", *nodes), CONCERN, message)
 
 
 def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
@@ -176,7 +176,7 @@ RENUMBERED = [HDR, *RAILS]
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "verdict", "words"),
+    ("own", "others", "verdict", "message"),
     [
         ([*RAILS, HDR], [RENUMBERED], CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like 8 ports of its"),
         ([*RAILS, HDR], [[*RAILS, port(rate=EDR)]], CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like"),
@@ -189,10 +189,10 @@ RENUMBERED = [HDR, *RAILS]
     ids=["two numberings", "faster", "slower", "one lane", "renumbered", "a slow rail", "one renumbered elsewhere"],
 )
 def test_a_port_fails_for_its_rate_where_most_nodes_have_it_faster_and_not_for_its_number(
-    own: list[Any], others: list[list[Any]], verdict: Verdict, words: str
+    own: list[Any], others: list[list[Any]], verdict: Verdict, message: str
 ) -> None:
     result = said("network.ib_ports", *(with_ports(f"n{at}", *ports) for at, ports in enumerate([own, *others])))
-    expect(result, verdict, words)
+    expect(result, verdict, message)
 
 
 POLLING = {"state": "1: DOWN", "physical_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
@@ -240,8 +240,8 @@ def test_a_port_that_is_down_is_a_fault_of_a_node_that_differs(own: Any, others:
 def test_where_no_other_node_reports_a_port_nobody_knows_whether_it_should_have_a_link(
     others: list[NodeEvidence],
 ) -> None:
-    found = said("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}), *others)
-    expect(found, CONCERN, "no link of port 2 (Polling) beside active ports, and it never lost one; expected 4: ACT")
+    result = said("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}), *others)
+    expect(result, CONCERN, "no link of port 2 (Polling) beside active ports, and it never lost one; expected 4: ACT")
 
 
 def test_nodes_without_any_active_port_fail_though_they_are_alike() -> None:
@@ -264,8 +264,8 @@ def test_nodes_without_any_active_port_fail_though_they_are_alike() -> None:
 def test_link_errors_are_held_against_the_time_since_boot(
     counters: dict[str, int], uptime_s: float, says: Verdict
 ) -> None:
-    data = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
-    assert verdict("network.ib_errors", data).verdict is says
+    collectors = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
+    assert verdict("network.ib_errors", collectors).verdict is says
 
 
 @pytest.mark.parametrize(

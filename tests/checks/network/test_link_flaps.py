@@ -17,8 +17,8 @@ from tests.evidence.kernel_log.logged import node, verdict
 )
 def test_a_link_that_somebody_switched_off_is_no_lost_one(flags: int | None, times: int, expected: Verdict) -> None:
     lines = ["ice 0000:31:00.0 eno1: NIC Link is Up", "ice 0000:31:00.0 eno1: NIC Link is Down"] * times
-    one = {"name": "eno1", "driver": "ice", "mtu": 1500, "state": "down", "flags": flags, "carrier": None}
-    interfaces = Collected(Status.READ, {"names": ["eno1"], "physical": [one] if flags else []})
+    interface = {"name": "eno1", "driver": "ice", "mtu": 1500, "state": "down", "flags": flags, "carrier": None}
+    interfaces = Collected(Status.READ, {"names": ["eno1"], "physical": [interface] if flags else []})
     of = node(*((float(at), line) for at, line in enumerate(lines)))
-    data = replace(of.evidence, collectors={**of.evidence.collectors, "interfaces": interfaces})
-    assert verdict("network.link_flaps", replace(of, evidence=data)) is expected
+    evidence = replace(of.evidence, collectors={**of.evidence.collectors, "interfaces": interfaces})
+    assert verdict("network.link_flaps", replace(of, evidence=evidence)) is expected

@@ -13,7 +13,7 @@ P5 = "p5.48xlarge"
 
 
 @pytest.mark.parametrize(
-    ("count", "memlock", "expect", "verdict", "words"),
+    ("count", "memlock", "expect", "verdict", "message"),
     [
         (2, None, 2, PASS, ""),
         (2, 65536, 2, FAIL, ""),
@@ -24,12 +24,12 @@ P5 = "p5.48xlarge"
     ],
 )
 def test_memory_may_be_locked_where_there_is_efa(
-    count: int, memlock: int | None, expect: int, verdict: Verdict, words: str
+    count: int, memlock: int | None, expect: int, verdict: Verdict, message: str
 ) -> None:
     limits = {"login": {"memlock": memlock}, "daemons": {}}
     result = evaluated("network.memlock", output_of(count=count, limits=limits), expect={"efa": expect})
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_daemon_whose_limits_cannot_be_read_hides_nothing_of_a_login() -> None:

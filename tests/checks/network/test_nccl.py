@@ -26,13 +26,17 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "ports": []}
 
 def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance_type: str = "p5.48xlarge") -> Result:
     """The result on a log with these lines, on a node with those devices."""
-    data = {**nccl_tests.read(nccl_log(network=network)), "rdma": {"devices": list(devices)}, "pci": {"devices": []}}
+    collectors = {
+        **nccl_tests.read(nccl_log(network=network)),
+        "rdma": {"devices": list(devices)},
+        "pci": {"devices": []},
+    }
     expect = {"efa": efa}
-    return said("network.nccl_transport", node("gpu001", **data), instance_type=instance_type, expect=expect)
+    return said("network.nccl_transport", node("gpu001", **collectors), instance_type=instance_type, expect=expect)
 
 
 @pytest.mark.parametrize(
-    ("network", "efa", "verdict", "words"),
+    ("network", "efa", "verdict", "message"),
     [
         (NCCL_NETWORK, 32, PASS, ""),
         (NCCL_NETWORK, 33, CONCERN, "NCCL used EFA with 32 of 33 devices"),
@@ -42,10 +46,10 @@ def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance
         (SOCKET, 0, NA, "p5.48xlarge has no EFA"),
     ],
 )
-def test_nccl_uses_every_efa_device(network: str, efa: int, verdict: Verdict, words: str) -> None:
+def test_nccl_uses_every_efa_device(network: str, efa: int, verdict: Verdict, message: str) -> None:
     result = transport(network, efa=efa)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_the_devices_that_are_there_count_before_those_that_are_expected() -> None:
@@ -54,7 +58,7 @@ def test_the_devices_that_are_there_count_before_those_that_are_expected() -> No
 
 
 @pytest.mark.parametrize(
-    ("network", "devices", "verdict", "words"),
+    ("network", "devices", "verdict", "message"),
     [
         (SOCKET, [IB], CONCERN, "NCCL used the network Socket; expected InfiniBand or RoCE, which this node has"),
         (SOCKET, [], NA, "this node has no EFA"),
@@ -62,11 +66,11 @@ def test_the_devices_that_are_there_count_before_those_that_are_expected() -> No
     ],
 )
 def test_tcp_is_odd_without_efa_where_there_is_a_faster_network(
-    network: str, devices: list[Mapping[str, Any]], verdict: Verdict, words: str
+    network: str, devices: list[Mapping[str, Any]], verdict: Verdict, message: str
 ) -> None:
     result = transport(network, *devices, efa=0, instance_type="")
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def correct(text: str) -> Result:
@@ -74,7 +78,7 @@ def correct(text: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "words"),
+    ("text", "verdict", "message"),
     [
         (nccl_log(), PASS, ""),
         (nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21    N/A")), PASS, ""),  # the other half was checked
@@ -85,15 +89,15 @@ def correct(text: str) -> Result:
         (f"{nccl_log()}exit: 0\n", PASS, ""),
     ],
 )
-def test_results_are_right_where_they_were_checked(text: str, verdict: Verdict, words: str) -> None:
+def test_results_are_right_where_they_were_checked(text: str, verdict: Verdict, message: str) -> None:
     result = correct(text)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_training_job_s_log_says_nothing_of_results() -> None:
-    data = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
-    result = said("network.nccl_correct", node("gpu001", **data), instance_type="p5.48xlarge")
+    collectors = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
+    result = said("network.nccl_correct", node("gpu001", **collectors), instance_type="p5.48xlarge")
     assert (result.verdict, result.message) == (NA, "no log of nccl-tests was captured")
 
 
@@ -102,7 +106,7 @@ def nccom_says(text: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "words"),
+    ("text", "verdict", "message"),
     [
         (nccom_log(), PASS, ""),
         (nccom_log().replace("231.10", "    NA"), INCOMPLETE, "no time or bandwidth for 8388608 bytes"),
@@ -111,10 +115,10 @@ def nccom_says(text: str) -> Result:
         (nccom_log().partition("  65536")[0], INCOMPLETE, "nccom-test measured nothing"),
     ],
 )
-def test_a_log_of_nccom_proves_what_it_has_numbers_of(text: str, verdict: Verdict, words: str) -> None:
+def test_a_log_of_nccom_proves_what_it_has_numbers_of(text: str, verdict: Verdict, message: str) -> None:
     result = nccom_says(text)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE,
 def test_gpudirect_is_asked_of_the_types_that_have_it(
     instance_type: str, device: dict[str, Any], says: Verdict
 ) -> None:
-    data = {"rdma": {"devices": [device], "nvidia_taint": "POE"}}
-    assert verdict("network.efa_gdr", data, instance_type=instance_type).verdict is says
+    reports = {"rdma": {"devices": [device], "nvidia_taint": "POE"}}
+    assert verdict("network.efa_gdr", reports, instance_type=instance_type).verdict is says
 
 
 def test_an_efa_device_that_lends_no_memory_beside_others_that_do_is_a_concern() -> None:
@@ -69,7 +69,7 @@ def test_an_interface_for_storage_has_the_mtu_that_it_has_on_most_nodes() -> Non
 
 
 @pytest.mark.parametrize(
-    ("physical", "says", "words"),
+    ("physical", "says", "message"),
     [
         ([interface("e0", 9001)], PASS, ""),
         ([interface("e0", 9001), interface("e1", 9001, flags=2, carrier=None)], PASS, ""),  # switched off
@@ -78,35 +78,39 @@ def test_an_interface_for_storage_has_the_mtu_that_it_has_on_most_nodes() -> Non
         ([], NA, "no physical network interface"),
     ],
 )
-def test_an_interface_that_is_switched_on_has_a_link(physical: list[dict[str, Any]], says: Verdict, words: str) -> None:
+def test_an_interface_that_is_switched_on_has_a_link(
+    physical: list[dict[str, Any]], says: Verdict, message: str
+) -> None:
     result = verdict("network.interfaces_up", {"interfaces": {"names": [], "physical": physical}})
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("own", "of_others", "says", "words"),
+    ("own", "of_others", "says", "message"),
     [
         (2, 3, CONCERN, "e1 is down; expected up as on 2 of 3 nodes"),
         (3, 2, PASS, ""),  # it has a link that the others do not use
         (2, 2, PASS, ""),
     ],
 )
-def test_an_interface_that_is_up_on_other_nodes_is_up_here(own: int, of_others: int, says: Verdict, words: str) -> None:
+def test_an_interface_that_is_up_on_other_nodes_is_up_here(
+    own: int, of_others: int, says: Verdict, message: str
+) -> None:
     def output_of(name: str, flags: int) -> NodeEvidence:
         spare = interface("e1", 9001, flags=flags, carrier=True if flags == 3 else None)
         return node(name, interfaces={"names": [], "physical": [interface("e0", 9001), spare]})
 
     result = said("network.interfaces_up", output_of("n0", own), output_of("n1", of_others), output_of("n2", of_others))
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 EFA_BESIDE = {**mlx5(9), "name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
 
 
 @pytest.mark.parametrize(
-    ("check", "devices", "expect", "words"),
+    ("check", "devices", "expect", "message"),
     [
         ("ib_count", [], {"ib": 0}, "none is expected here"),
         ("ib_count", [EFA_BESIDE], {}, "this node's fabric is EFA"),
@@ -118,25 +122,25 @@ EFA_BESIDE = {**mlx5(9), "name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"
     ],
 )
 def test_what_is_not_an_infiniband_fabric_is_not_evaluated_as_one(
-    check: str, devices: list[dict[str, Any]], expect: dict[str, int], words: str
+    check: str, devices: list[dict[str, Any]], expect: dict[str, int], message: str
 ) -> None:
     result = verdict(f"network.{check}", rdma(*devices), expect=expect)
     assert result.verdict is NA, result.message
-    assert words in result.message
+    assert message in result.message
 
 
-def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
+def nic(at: int, width: int | None = 16, **values: Any) -> dict[str, Any]:
     """A ConnectX on the bus whose port does not report its maximum."""
     link = {"width": width, "speed": "32.0 GT/s PCIe" if width else "", "width_max": 16, "speed_max": "32.0 GT/s PCIe"}
     names = {"address": f"0000:{at:02x}:00.0", "vendor": "15b3", "device": "1021", "class": "020700", "numa": 0}
-    return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
+    return {**names, **link, "port_width_max": None, "port_speed_max": None, **values}
 
 
 WHOLE: dict[str, Any] = {"port_width_max": 16, "port_speed_max": "32.0 GT/s PCIe"}
 
 
 @pytest.mark.parametrize(
-    ("check", "one", "other", "words"),
+    ("check", "one", "other", "message"),
     [
         ("nic_link", {"pci": {"devices": [nic(1, 8)]}}, {"pci": {"devices": [nic(1)]}}, "PCIe link of 0000:01:00.0"),
         (
@@ -160,14 +164,14 @@ WHOLE: dict[str, Any] = {"port_width_max": 16, "port_speed_max": "32.0 GT/s PCIe
     ],
 )
 def test_two_nodes_that_differ_are_a_concern(
-    check: str, one: dict[str, Any], other: dict[str, Any], words: str
+    check: str, one: dict[str, Any], other: dict[str, Any], message: str
 ) -> None:
     result = said(f"network.{check}", node("n0", **one), node("n1", **other))
-    assert (result.verdict, words in result.message) == (CONCERN, True), result.message
+    assert (result.verdict, message in result.message) == (CONCERN, True), result.message
 
 
 @pytest.mark.parametrize(
-    ("nics", "says", "words"),
+    ("nics", "says", "message"),
     [
         ([nic(1), nic(2), nic(3)], PASS, ""),
         ([nic(1), nic(2), nic(3, None, function_of="0000:01:00.0")], PASS, ""),  # a virtual function reports no link
@@ -184,18 +188,18 @@ def test_two_nodes_that_differ_are_a_concern(
         ([], NA, "no EFA, InfiniBand or RoCE device on this node"),
     ],
 )
-def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], says: Verdict, words: str) -> None:
+def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], says: Verdict, message: str) -> None:
     result = verdict("network.nic_link", {"pci": {"devices": nics}})
     assert result.verdict is says, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(("duplicates", "says"), [(["fe80::1"], CONCERN), ([], NA)])
 def test_an_address_that_the_kernel_found_elsewhere_is_reported(duplicates: list[str], says: Verdict) -> None:
-    data = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
-    assert verdict("network.address_unique", {"naming": data}).verdict is says
+    naming = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
+    assert verdict("network.address_unique", {"naming": naming}).verdict is says
 
 
 def test_counters_that_were_not_reported_for_a_device_are_no_pass() -> None:
-    data = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
-    assert verdict("network.efa_counters", data).verdict is Verdict.INCOMPLETE
+    reports = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
+    assert verdict("network.efa_counters", reports).verdict is Verdict.INCOMPLETE

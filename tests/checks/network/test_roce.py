@@ -23,7 +23,7 @@ STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 
 
 
 @pytest.mark.parametrize(
-    ("ports", "verdict", "words"),
+    ("ports", "verdict", "message"),
     [
         ([port(number) for number in range(8)], PASS, ""),
         ([*(port(number) for number in range(8)), port(8, **STORAGE)], PASS, ""),  # another card for another purpose
@@ -38,12 +38,12 @@ STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 
         ([], NA, "no active RoCE port on this node"),
     ],
 )  # fmt: skip
-def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
-    expect(said(CHECK, host(*ports)), verdict, words)
+def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict: Verdict, message: str) -> None:
+    expect(said(CHECK, host(*ports)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         (
             {"pfc": "00000001"},
@@ -62,26 +62,26 @@ def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict
         ({"traffic_class": "999"}, ""),
     ],
 )
-def test_what_all_ports_of_all_nodes_have_is_judged_by_itself(settings: dict[str, Any], words: str) -> None:
+def test_what_all_ports_of_all_nodes_have_is_judged_by_itself(settings: dict[str, Any], message: str) -> None:
     nodes = [host(*(port(number, **settings) for number in range(4)), name=f"gpu00{n}") for n in range(4)]
-    found = said(CHECK, *nodes)
+    result = said(CHECK, *nodes)
     start = "mlx5_0 port 1, mlx5_1 port 1, mlx5_2 port 1, mlx5_3 port 1: RoCE packets "
-    expect(found, CONCERN if words else PASS, words)
-    assert found.message.startswith(start if words else "")
+    expect(result, CONCERN if message else PASS, message)
+    assert result.message.startswith(start if message else "")
 
 
 def test_a_node_is_compared_with_the_others() -> None:
     others = [host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)]
-    one = host(port(0, reacts="0" * 8), port(1, reacts="0" * 8))
-    found = said(CHECK, one, *others)
-    expect(found, CONCERN, "ECN reaction of mlx5_0 port 1 00000000")
-    assert "expected 11111111 as on 3 of 4 nodes" in found.message
+    own = host(port(0, reacts="0" * 8), port(1, reacts="0" * 8))
+    result = said(CHECK, own, *others)
+    expect(result, CONCERN, "ECN reaction of mlx5_0 port 1 00000000")
+    assert "expected 11111111 as on 3 of 4 nodes" in result.message
 
 
 def test_a_port_that_differs_here_is_not_named_a_second_time_for_other_nodes() -> None:
     others = [host(port(0), port(1), port(2), name=f"gpu00{number}") for number in (2, 3, 4)]
-    found = said(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
-    assert found.message == "traffic class of mlx5_2 port 1 is 0; expected 106, like 2 of 3 such ports"
+    result = said(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
+    assert result.message == "traffic class of mlx5_2 port 1 is 0; expected 106, like 2 of 3 such ports"
 
 
 def of_two_purposes(name: str, **storage: Any) -> NodeEvidence:
@@ -118,17 +118,17 @@ def test_rails_without_any_routable_address_are_said_though_all_nodes_are_alike(
         )
         for n in range(4)
     ]
-    words = "none of 8 ports (mlx5_0 port 1, mlx5_1 port 1, "
-    expect(said(CHECK, *nodes), CONCERN, words)
-    expect(said(CHECK, nodes[0]), CONCERN, words)
+    message = "none of 8 ports (mlx5_0 port 1, mlx5_1 port 1, "
+    expect(said(CHECK, *nodes), CONCERN, message)
+    expect(said(CHECK, nodes[0]), CONCERN, message)
     assert "expected an address on each rail, so that NCCL starts" in said(CHECK, nodes[0]).message
 
 
 def test_a_node_that_alone_has_no_address_is_named_once() -> None:
     bare = host(port(0, gids=[]), port(1, gids=[]))
-    found = said(CHECK, bare, *(host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)))
-    expect(found, CONCERN, "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID")
-    assert "RoCE v2 GID index" not in found.message
+    result = said(CHECK, bare, *(host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)))
+    expect(result, CONCERN, "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID")
+    assert "RoCE v2 GID index" not in result.message
 
 
 def test_ethernet_beside_active_infiniband_needs_no_address() -> None:
@@ -148,11 +148,11 @@ def test_beside_efa_nccl_needs_no_address_of_roce() -> None:
 
 
 def test_where_virtual_functions_carry_the_addresses_on_all_nodes_alike_the_host_needs_none() -> None:
-    data = {"address": "0000:5c:00.1", "vendor": "15b3", "device": "101e", "class": "020000"}
-    pci = {"devices": [{**data, "driver": "vfio-pci", "function_of": "0000:5c:00.0"}]}
+    virtual = {"address": "0000:5c:00.1", "vendor": "15b3", "device": "101e", "class": "020000"}
+    pci = {"devices": [{**virtual, "driver": "vfio-pci", "function_of": "0000:5c:00.0"}]}
     nodes = [without_addresses(f"gpu00{number}", pci=pci) for number in range(4)]
     assert said(CHECK, *nodes).verdict is PASS
-    words = "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID"
-    expect(said(CHECK, nodes[0]), CONCERN, words)  # alone
-    expect(said(CHECK, *nodes, without_addresses("gpu009")), CONCERN, words)
-    expect(said(CHECK, nodes[0], *(host(port(0), port(1), name=f"n{at}") for at in range(3))), CONCERN, words)
+    message = "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID"
+    expect(said(CHECK, nodes[0]), CONCERN, message)  # alone
+    expect(said(CHECK, *nodes, without_addresses("gpu009")), CONCERN, message)
+    expect(said(CHECK, nodes[0], *(host(port(0), port(1), name=f"n{at}") for at in range(3))), CONCERN, message)

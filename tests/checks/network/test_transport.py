@@ -16,12 +16,12 @@ FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 
 def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
     """Variables from one file, by line, on a node with this many EFA devices."""
-    data = [
+    variables = [
         {"name": name, "value": value, "file": "/etc/environment", "line": line, "conditional": False}
         for name, value, line in assigned
     ]
     devices = {"rdma": {"devices": [efa()] * efa_devices}, "pci": {"devices": []}}
-    return {"environment": {"variables": data, "unread": {}}, "interfaces": {"names": ["e0"]}, **devices}
+    return {"environment": {"variables": variables, "unread": {}}, "interfaces": {"names": ["e0"]}, **devices}
 
 
 @pytest.mark.parametrize(
@@ -67,29 +67,29 @@ RDMA = ("FI_EFA_USE_DEVICE_RDMA", "1")
 def test_where_no_efa_is_attached_what_asks_for_it_is_out_of_place(
     instance_type: str, name: str, value: str, says: Verdict
 ) -> None:
-    data = environment((name, value, 1), efa_devices=0)
-    assert verdict("network.transport_plan", data, instance_type=instance_type).verdict is says
+    collectors = environment((name, value, 1), efa_devices=0)
+    assert verdict("network.transport_plan", collectors, instance_type=instance_type).verdict is says
 
 
 @pytest.mark.parametrize("unread", ["file", "line", "conditional", "name", "value"])
 def test_a_variable_of_which_a_value_is_unread_hides_no_other(unread: str) -> None:
-    data = environment(("NCCL_DEBUG", "INFO", 1), ("NCCL_NET_PLUGIN", "none", 2))
-    data["environment"]["variables"][0][unread] = None
-    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge")
+    collectors = environment(("NCCL_DEBUG", "INFO", 1), ("NCCL_NET_PLUGIN", "none", 2))
+    collectors["environment"]["variables"][0][unread] = None
+    result = verdict("network.transport_plan", collectors, instance_type="p5.48xlarge")
     assert result.verdict is FAIL, result.message
 
 
 @pytest.mark.parametrize(("unread", "says"), [("file", FAIL), ("line", FAIL), ("conditional", Verdict.INCOMPLETE)])
 def test_a_variable_is_named_wherever_it_is_set(unread: str, says: Verdict) -> None:
-    data = environment(("NCCL_NET_PLUGIN", "none", 1))
-    data["environment"]["variables"][0][unread] = None
-    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge")
+    collectors = environment(("NCCL_NET_PLUGIN", "none", 1))
+    collectors["environment"]["variables"][0][unread] = None
+    result = verdict("network.transport_plan", collectors, instance_type="p5.48xlarge")
     assert (result.verdict, "NCCL_NET_PLUGIN=none (" in result.message) == (says, True), result.message
 
 
 def test_efa_that_is_expected_and_not_seen_is_still_what_jobs_should_use() -> None:
-    data = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
-    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge", expect={"efa": 1})
+    collectors = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
+    result = verdict("network.transport_plan", collectors, instance_type="p5.48xlarge", expect={"efa": 1})
     assert result.verdict is FAIL, result.message
 
 
@@ -100,8 +100,8 @@ def test_nodes_with_files_that_nobody_could_read_do_not_outvote_the_one_whose_fi
     others = [node(f"gpu00{number}", **unread) for number in (2, 3, 4)]
     assert "NCCL_DEBUG" not in said("network.transport_plan", read, *others, instance_type="p5.48xlarge").message
     bare = [node(f"gpu00{number}", **environment()) for number in (5, 6, 7)]
-    found = said("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
-    assert (found.verdict, "expected not set as on 3 of 4 nodes" in found.message) == (CONCERN, True), found.message
+    result = said("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
+    assert (result.verdict, "expected not set as on 3 of 4 nodes" in result.message) == (CONCERN, True), result.message
     assert "NCCL_DEBUG" not in said("network.transport_plan", *others, read, instance_type="p5.48xlarge").message
 
 

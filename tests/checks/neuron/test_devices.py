@@ -24,13 +24,13 @@ def device(index: int, *connected: int) -> dict[str, Any]:
 def evaluated(
     check: str, *devices: dict[str, Any], instance_type: str = "", uptime_s: float = 86400.0, **collectors: Any
 ) -> Result:
-    data = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
-    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": data if devices else ABSENT} | collectors)
+    report = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
+    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": report if devices else ABSENT} | collectors)
     return said(f"neuron.{check}", evidence, instance_type=instance_type)
 
 
 @pytest.mark.parametrize(
-    ("count", "instance_type", "uptime_s", "verdict", "words"),
+    ("count", "instance_type", "uptime_s", "verdict", "message"),
     [
         (16, "trn1.32xlarge", 86400.0, PASS, ""),
         (16, "trn1.32xlarge", 9.0, PASS, ""),
@@ -42,16 +42,16 @@ def evaluated(
     ],
 )
 def test_devices_are_counted_once_the_node_has_settled(
-    count: int, instance_type: str, uptime_s: float, verdict: Verdict, words: str
+    count: int, instance_type: str, uptime_s: float, verdict: Verdict, message: str
 ) -> None:
     devices = [device(index) for index in range(count)]
     result = evaluated("device_count", *devices, instance_type=instance_type, uptime_s=uptime_s)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("log", "instance_type", "verdict", "words"),
+    ("log", "instance_type", "verdict", "message"),
     [
         ({"lines": [], "truncated": False}, "trn1.32xlarge", PASS, ""),
         ({"lines": [], "truncated": True}, "trn1.32xlarge", INCOMPLETE, ""),
@@ -60,16 +60,16 @@ def test_devices_are_counted_once_the_node_has_settled(
     ],
 )
 def test_no_error_in_a_whole_log_is_a_pass(
-    log: dict[str, Any], instance_type: str, verdict: Verdict, words: str
+    log: dict[str, Any], instance_type: str, verdict: Verdict, message: str
 ) -> None:
     devices = [device(0)] if instance_type.startswith("trn") else []
     result = evaluated("no_hw_error", *devices, instance_type=instance_type, kernel_log=log)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("devices", "verdict", "words"),
+    ("devices", "verdict", "message"),
     [
         ([device(0)], NA, "a single device has no link"),
         ([device(0, 1), device(1, 0)], PASS, ""),
@@ -81,10 +81,10 @@ def test_no_error_in_a_whole_log_is_a_pass(
         ),
     ],
 )
-def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
+def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, message: str) -> None:
     result = evaluated("connected", *devices)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize("check", ["devices_answer", "no_leftover_processes"])
@@ -94,7 +94,7 @@ def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("one", "verdict", "words"),
+    ("one", "verdict", "message"),
     [
         ({"cores": 1}, FAIL, "Neuron device 3 has 1 cores; expected 2, like another device of the node"),
         ({"cores": {"error": "EIO", "text": ""}}, INCOMPLETE, "cores could not be read (EIO)"),
@@ -102,7 +102,7 @@ def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> Non
         ({"serial": "2"}, Verdict.CONCERN, "serial 2 of 2 devices; expected one each"),
     ],
 )
-def test_devices_of_a_node_are_alike(one: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_devices_of_a_node_are_alike(one: dict[str, Any], verdict: Verdict, message: str) -> None:
     devices = [{**device(index), "model": "Trainium2"} for index in range(3)]
     result = evaluated("device_count", *devices, {**device(3), "model": "Trainium2", **one})
-    assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert (result.verdict, message in result.message) == (verdict, True), result.message

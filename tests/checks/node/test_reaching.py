@@ -135,10 +135,10 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
     assert finding.suspicion == "all 4 nodes alike: look first at where you ask from: its key, user, network"
     [gap] = gaps(everywhere(Unreached.AUTH))
     assert gap.suspicion == finding.suspicion
-    words = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), PACKAGED, 200))
-    assert words.startswith("CANNOT REACH  gpu[000-003] (auth)\nFIT           0 of 4 nodes\n")
-    assert "do:     Give a user and a key that gpu000 lets in" in words
-    assert "eplace" not in words
+    screen = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), PACKAGED, 200))
+    assert screen.startswith("CANNOT REACH  gpu[000-003] (auth)\nFIT           0 of 4 nodes\n")
+    assert "do:     Give a user and a key that gpu000 lets in" in screen
+    assert "eplace" not in screen
 
 
 @pytest.mark.parametrize("why", [Unreached.UNRECORDED, Unreached.NO_PYTHON, Unreached.DOWN])
@@ -167,14 +167,16 @@ def every_verdict(why: Unreached) -> list[Result]:
 def test_all_checks_of_such_a_node_make_one_wrong_case_in_junit(why: Unreached, tag: str) -> None:
     cases = ET.fromstring(suites(run_of(every_verdict(why)))).iter("testcase")
     tags = {str(case.get("name")): case[0].tag for case in cases}
-    assert {name: one for name, one in tags.items() if one != "skipped"} == {"node.reachable": tag}
+    assert {name: value for name, value in tags.items() if value != "skipped"} == {"node.reachable": tag}
 
 
 @pytest.mark.parametrize("why", [Unreached.REFUSED, Unreached.AUTH])
 def test_all_checks_of_such_a_node_show_only_the_remedy_for_reaching_it(why: Unreached) -> None:
     results = every_verdict(why)
     shown = [line.text for line in summary(results, PACKAGED, 10_000) if line.text.strip().startswith("do:")]
-    assert shown == [f"            do:     {next(one.remedy for one in results if one.check == 'node.reachable')}"]
+    assert shown == [
+        f"            do:     {next(result.remedy for result in results if result.check == 'node.reachable')}"
+    ]
 
 
 def test_where_one_of_many_is_not_reached_nothing_is_said_of_the_others() -> None:

@@ -40,13 +40,13 @@ def evaluated(
     """
     expect = {} if gpus is None else {"gpus": gpus}
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type, expect=expect) for node in values))
-    shared = _bus([_gpu(*one) for one in enumerate(on_bus)])
+    shared = _bus([_gpu(*numbered) for numbered in enumerate(on_bus)])
     own = {node: bus_of(of) for node, of in models.items()}
-    data = {
+    evidence = {
         node: NodeEvidence(node, {**own.get(node, shared), collector: Collected(Status.READ, value)})
         for node, value in values.items()
     }
-    return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])
+    return evaluate(all_checks()[check], nodes(cluster, evidence, "perf", policy)[name])
 
 
 def bus_of(models: Sequence[str]) -> dict[str, Collected]:
@@ -60,8 +60,13 @@ def _bus(devices: list[dict[str, object]]) -> dict[str, Collected]:
 
 def _gpu(number: int, driver: str, model: str | None = None) -> dict[str, object]:
     kind = "030000" if model == DISPLAY else "030200"
-    data: dict[str, object] = {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": kind, "driver": driver}
-    return data if model is None else {**data, "device": model}
+    fields: dict[str, object] = {
+        "address": f"0000:{number:02x}:00.0",
+        "vendor": "10de",
+        "class": kind,
+        "driver": driver,
+    }
+    return fields if model is None else {**fields, "device": model}
 
 
 def from_host(*speeds: float) -> str:
@@ -93,12 +98,12 @@ def copying(
     """
     head = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column)\n"
     rows = ["".join(f" {number}" for number in range(len(sockets)))]
-    for one, here in enumerate(sockets):
+    for gpu, here in enumerate(sockets):
         row = [
-            "N/A" if one == other else f"{(NEAR if here == there else far) * (0.5 if slow in (one, other) else 1):.2f}"
+            "N/A" if gpu == other else f"{(NEAR if here == there else far) * (0.5 if slow in (gpu, other) else 1):.2f}"
             for other, there in enumerate(sockets)
         ]
-        rows.append(f" {one} {' '.join(row)}")
+        rows.append(f" {gpu} {' '.join(row)}")
     devices = [
         {
             "address": f"0000:{number:02x}:00.0",
@@ -111,11 +116,11 @@ def copying(
     ]
     runs = [ran(head + "\n".join(rows) + "\n"), *([ran(from_host(*host))] if host else [])]
     copies = {"gpus": len(sockets), "by": "nvbandwidth", "runs": runs}
-    data = {"gpu_bandwidth": copies, "pci": {"devices": devices, "switches": []}}
+    reports = {"gpu_bandwidth": copies, "pci": {"devices": devices, "switches": []}}
     if nvlinks:
         gpus = [{"index": at, "nvlinks": [is_up] * 4, **_bridge(at, bridged)} for at, is_up in enumerate(nvlinks)]
-        data["nvml"] = {"gpus": [*gpus, *([{"index": len(gpus), "error": "GPU_IS_LOST"}] if lost else [])]}
-    return NodeEvidence(name, collectors={key: Collected(Status.READ, value) for key, value in data.items()})
+        reports["nvml"] = {"gpus": [*gpus, *([{"index": len(gpus), "error": "GPU_IS_LOST"}] if lost else [])]}
+    return NodeEvidence(name, collectors={key: Collected(Status.READ, value) for key, value in reports.items()})
 
 
 def _bridge(gpu: int, is_there: bool) -> dict[str, Any]:

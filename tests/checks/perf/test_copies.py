@@ -14,7 +14,7 @@ PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, V
 
 
 @pytest.mark.parametrize(
-    ("sockets", "verdict", "words"),
+    ("sockets", "verdict", "message"),
     [
         ((0, 0, 1, 1), PASS, ""),
         ((0, 0, 0, 0, 1, 1), PASS, ""),
@@ -22,10 +22,10 @@ PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, V
     ],
 )
 def test_a_healthy_gpu_that_is_farther_from_the_others_is_not_accused(
-    sockets: tuple[int, ...], verdict: Verdict, words: str
+    sockets: tuple[int, ...], verdict: Verdict, message: str
 ) -> None:
     result = said("gpu.gpu_bandwidth", copying(sockets), occasion="perf")
-    assert (result.verdict, result.message[: len(words)]) == (verdict, words), result.message
+    assert (result.verdict, result.message[: len(message)]) == (verdict, message), result.message
 
 
 @pytest.mark.parametrize("slow", [0, 2])

@@ -36,26 +36,26 @@ def test_a_stuck_bit_hides_neither_another_gpu_nor_what_was_not_tested() -> None
     lacking = untested("int8", "PyTorch 2.0.1 has no product of int8")
     result = of_gpus(on_gpu(3, "bfloat16", STUCK), on_gpu(5, "float64", STUCK), lacking, dead(7, "no answer in 210 s"))
     assert result.verdict is FAIL
-    for words in (
+    for message in (
         "GPU 3, bfloat16: 1 wrong in 30 products",
         "GPU 5, float64: 1 wrong in 574",
         "incomplete: GPU 7: no answer",
         "int8 not tested",
     ):
-        assert words in result.message
+        assert message in result.message
 
 
 def test_a_gpu_that_multiplied_nothing_is_no_pass_and_hides_no_wrong_one() -> None:
-    def seven(data: dict[str, Any]) -> None:
-        del data["gpus"]["gpus"][7]
+    def seven(report: dict[str, Any]) -> None:
+        del report["gpus"]["gpus"][7]
 
     assert (of_gpus(seven).verdict, of_gpus(seven).observed) == (INCOMPLETE, "7 of 8 GPUs were measured")
     assert of_gpus(on_gpu(3, "bfloat16", STUCK), seven).verdict is FAIL
 
 
 def test_a_type_that_the_gpu_lacks_is_not_asked_for_and_one_that_pytorch_lacks_is() -> None:
-    def older(data: dict[str, Any]) -> None:
-        for gpu in data["gpus"]["gpus"]:
+    def older(report: dict[str, Any]) -> None:
+        for gpu in report["gpus"]["gpus"]:
             gpu["types"][5:7] = [{"type": "float8_e4m3fn", "has_none": "compute capability 8.0"}]
 
     assert of_gpus(older).verdict is PASS
@@ -65,8 +65,8 @@ def test_a_type_that_the_gpu_lacks_is_not_asked_for_and_one_that_pytorch_lacks_i
 
 
 def test_what_a_gpu_had_wrong_before_it_was_lost_is_said_with_its_place_on_the_bus() -> None:
-    def lost(data: dict[str, Any]) -> None:
-        data["gpus"]["gpus"][3].update(
+    def lost(report: dict[str, Any]) -> None:
+        report["gpus"]["gpus"][3].update(
             error="RuntimeError: CUDA error: unspecified launch failure", address="0000:53:00.0"
         )
 
@@ -77,17 +77,17 @@ def test_what_a_gpu_had_wrong_before_it_was_lost_is_said_with_its_place_on_the_b
 
 
 def test_products_that_are_too_small_for_all_of_a_gpu_are_no_pass() -> None:
-    def small(data: dict[str, Any]) -> None:
-        data["gpus"]["gpus"][3]["size"] = 512
+    def small(report: dict[str, Any]) -> None:
+        report["gpus"]["gpus"][3]["size"] = 512
 
     result = of_gpus(small)
     assert result.verdict is INCOMPLETE
     assert "GPU 3: products of 512 x 512 keep 8 of 132 SMs busy" in result.message
 
 
-def everywhere(*found: dict[str, Any]) -> tuple[Change, ...]:
+def everywhere(*errors: dict[str, Any]) -> tuple[Change, ...]:
     """The same type is wrong on all GPUs."""
-    return tuple(on_gpu(gpu, "float16", *found) for gpu in range(8))
+    return tuple(on_gpu(gpu, "float16", *errors) for gpu in range(8))
 
 
 def test_a_type_that_every_gpu_has_wrong_each_time_is_a_matter_of_its_library_and_no_gpu_is_named() -> None:
@@ -101,15 +101,15 @@ def test_a_type_that_every_gpu_has_wrong_each_time_is_a_matter_of_its_library_an
 
 @pytest.mark.parametrize("count", [0, "some", None])
 def test_what_is_described_as_wrong_counts_whatever_number_is_given(count: object) -> None:
-    def counted(data: dict[str, Any]) -> None:
-        data["gpus"]["gpus"][3]["types"][4]["wrong_products"] = count
+    def counted(report: dict[str, Any]) -> None:
+        report["gpus"]["gpus"][3]["types"][4]["wrong_products"] = count
 
     assert of_gpus(on_gpu(3, "bfloat16", STUCK), counted).verdict is FAIL
 
 
 def test_a_type_that_every_core_has_wrong_each_time_is_a_matter_of_its_library_and_no_core_is_named() -> None:
-    def everywhere(data: dict[str, Any]) -> None:
-        data["cores"]["types"][1]["wrong_cores"] = data["cores"]["types"][1]["cores"]
+    def everywhere(report: dict[str, Any]) -> None:
+        report["cores"]["types"][1]["wrong_cores"] = report["cores"]["types"][1]["cores"]
 
     result = of_cores(on_core(0, "float32", STUCK), on_core(1, "float32", STUCK), everywhere)
     assert (result.verdict, "core 0" in result.message) == (Verdict.CONCERN, False)
@@ -118,35 +118,35 @@ def test_a_type_that_every_core_has_wrong_each_time_is_a_matter_of_its_library_a
 
 @pytest.mark.parametrize("garbled", [None, "x", float("nan"), []])
 def test_what_is_garbled_of_one_gpu_or_type_hides_no_other(garbled: object) -> None:
-    def gpu(data: dict[str, Any]) -> None:
-        data["gpus"]["gpus"][1] = garbled
+    def gpu(report: dict[str, Any]) -> None:
+        report["gpus"]["gpus"][1] = garbled
 
-    def of_type(data: dict[str, Any]) -> None:
-        data["gpus"]["gpus"][3]["types"][0] = garbled
+    def of_type(report: dict[str, Any]) -> None:
+        report["gpus"]["gpus"][3]["types"][0] = garbled
 
     for change in (gpu, of_type):
         result = of_gpus(on_gpu(3, "bfloat16", STUCK), change)
         assert (result.verdict, "incomplete: " in result.message) == (FAIL, True)
 
 
-def fewer_than_none(data: dict[str, Any]) -> None:
+def fewer_than_none(report: dict[str, Any]) -> None:
     """GPU 2 reports fewer than zero products of float64."""
-    data["gpus"]["gpus"][2]["types"][0].update(products=-5)
+    report["gpus"]["gpus"][2]["types"][0].update(products=-5)
 
 
-def nothing_verified(data: dict[str, Any]) -> None:
+def nothing_verified(report: dict[str, Any]) -> None:
     """No float64 product of GPU 2 agrees with its checksums."""
-    data["gpus"]["gpus"][2]["types"][0].update(products=0, sets={})
+    report["gpus"]["gpus"][2]["types"][0].update(products=0, sets={})
 
 
-def no_types(data: dict[str, Any]) -> None:
+def no_types(report: dict[str, Any]) -> None:
     """GPU 2 reports no type."""
-    data["gpus"]["gpus"][2]["types"] = []
+    report["gpus"]["gpus"][2]["types"] = []
 
 
-def garbled(data: dict[str, Any]) -> None:
+def garbled(report: dict[str, Any]) -> None:
     """GPU 2's report on a type is invalid."""
-    data["gpus"]["gpus"][2]["types"][0]["wrong_products"] = "some"
+    report["gpus"]["gpus"][2]["types"][0]["wrong_products"] = "some"
 
 
 @pytest.mark.parametrize("change", [nothing_verified, fewer_than_none, no_types, garbled])
@@ -155,9 +155,9 @@ def test_a_type_of_which_no_product_was_verified_is_no_pass(change: Change) -> N
 
 
 def test_what_results_are_held_against_is_wrong_where_nothing_could_be_verified() -> None:
-    def unverified(data: dict[str, Any]) -> None:
-        nothing_verified(data)
-        data["gpus"]["gpus"][2]["types"][0].update(wrong_products=2, wrong=[STUCK])
+    def unverified(report: dict[str, Any]) -> None:
+        nothing_verified(report)
+        report["gpus"]["gpus"][2]["types"][0].update(wrong_products=2, wrong=[STUCK])
 
     result = of_gpus(unverified)
     assert result.verdict is FAIL
@@ -191,14 +191,14 @@ def test_without_pytorch_the_cores_are_not_proven() -> None:
 
 
 def test_a_wrong_result_of_a_core_counts_with_or_without_pytorch() -> None:
-    found = {"where": "a dot product", "expected": "4", "got": "5.0", "again": 8, "of": 8}
-    result = of_cores(on_core(3, "scalar", found), without_torch="no Python")
+    error = {"where": "a dot product", "expected": "4", "got": "5.0", "again": 8, "of": 8}
+    result = of_cores(on_core(3, "scalar", error), without_torch="no Python")
     assert result.verdict is FAIL
     assert "core 3, scalar: a dot product (8 of 8 times again)" in result.message
 
 
 @pytest.mark.parametrize(
-    ("of_type", "verdict", "words"),
+    ("of_type", "verdict", "message"),
     [
         (
             {"why": "PyTorch has none"},
@@ -210,14 +210,14 @@ def test_a_wrong_result_of_a_core_counts_with_or_without_pytorch() -> None:
     ],
 )
 def test_a_type_that_no_core_multiplied_is_no_pass_unless_processors_have_none(
-    of_type: dict[str, str], verdict: Verdict, words: str
+    of_type: dict[str, str], verdict: Verdict, message: str
 ) -> None:
-    def no_products(data: dict[str, Any]) -> None:
-        data["cores"]["types"][3] = {"type": "float16", "products": 0, **of_type}
+    def no_products(report: dict[str, Any]) -> None:
+        report["cores"]["types"][3] = {"type": "float16", "products": 0, **of_type}
 
     result = of_cores(no_products)
     assert result.verdict is verdict
-    assert words in result.message
+    assert message in result.message
 
 
 def test_no_core_at_all_is_no_pass() -> None:

@@ -49,18 +49,18 @@ def test_collectives_and_steps_that_are_all_right_pass() -> None:
 
 
 def test_a_wrong_gpu_hides_neither_a_rank_that_is_silent_nor_an_operation_that_was_not_made() -> None:
-    def refused(data: dict[str, Any]) -> None:
-        data["collectives"]["answers"][4]["operations"][0].update(why="Invalid scalar type", rounds=0)
+    def refused(report: dict[str, Any]) -> None:
+        report["collectives"]["answers"][4]["operations"][0].update(why="Invalid scalar type", rounds=0)
 
     wrong = exchanged_wrong("all_to_all", 5, [0, 1, 2, 4, 6, 7])
     result = exchanged(wrong, rank_without_answer(3, "no answer in 150 s"), refused)
     assert result.verdict is FAIL
-    for words in (
+    for message in (
         "6 wrong in all-to-all of int32 (first rank 0 from rank 5: 12 elements from 512 on, bit 9): GPU 5; expected",
         "incomplete: GPU 3: no answer in 150 s",
         "all-reduce of float64 not tested on GPU 4: Invalid scalar type",
     ):
-        assert words in result.message
+        assert message in result.message
 
 
 def test_what_processors_exchanged_proves_no_gpu() -> None:
@@ -77,8 +77,8 @@ def test_ranks_that_were_not_started_say_why_in_one_line() -> None:
 
 
 def test_what_a_rank_saw_before_it_hung_is_said() -> None:
-    def hung(data: dict[str, Any]) -> None:
-        for answer in data["collectives"]["answers"]:
+    def hung(report: dict[str, Any]) -> None:
+        for answer in report["collectives"]["answers"]:
             answer["error"] = "no answer in 150 s"
 
     result = exchanged(exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), hung)
@@ -87,29 +87,29 @@ def test_what_a_rank_saw_before_it_hung_is_said() -> None:
     assert "GPU 0, 1, 2, 3, 4, 5, 6, 7: no answer in 150 s" in result.message
 
 
-def nothing_answered(data: dict[str, Any]) -> None:
-    data["collectives"]["answers"] = []
+def nothing_answered(report: dict[str, Any]) -> None:
+    report["collectives"]["answers"] = []
 
 
-def half_answered(data: dict[str, Any]) -> None:
-    del data["collectives"]["answers"][4:]
+def half_answered(report: dict[str, Any]) -> None:
+    del report["collectives"]["answers"][4:]
 
 
-def no_operations(data: dict[str, Any]) -> None:
-    data["collectives"]["answers"][2]["operations"] = []
+def no_operations(report: dict[str, Any]) -> None:
+    report["collectives"]["answers"][2]["operations"] = []
 
 
-def no_rounds(data: dict[str, Any]) -> None:
-    data["collectives"]["answers"][2]["operations"][3]["rounds"] = 0
+def no_rounds(report: dict[str, Any]) -> None:
+    report["collectives"]["answers"][2]["operations"][3]["rounds"] = 0
 
 
-def fewer_rounds_than_none(data: dict[str, Any]) -> None:
-    data["collectives"]["answers"][2]["operations"][3]["rounds"] = -1
+def fewer_rounds_than_none(report: dict[str, Any]) -> None:
+    report["collectives"]["answers"][2]["operations"][3]["rounds"] = -1
 
 
-def garbled(data: dict[str, Any]) -> None:
+def garbled(report: dict[str, Any]) -> None:
     """A rank's report is invalid."""
-    data["collectives"]["answers"][2]["operations"][3]["wrong"] = "none"
+    report["collectives"]["answers"][2]["operations"][3]["wrong"] = "none"
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_an_operation_that_was_not_made_everywhere_is_no_pass(change: Change) ->
 
 
 def test_ranks_that_nobody_has_are_named_by_nobody() -> None:
-    def odd(data: dict[str, Any]) -> None:
-        data["collectives"].update(ranks=10**20, of_each_node=0, node=10**20)
+    def odd(report: dict[str, Any]) -> None:
+        report["collectives"].update(ranks=10**20, of_each_node=0, node=10**20)
 
     result = exchanged(exchanged_wrong("all_to_all", 10**20, [1, 2]), odd)
     assert result.verdict is FAIL
@@ -154,18 +154,18 @@ def test_nodes_with_another_driver_are_not_compared() -> None:
 
 
 def test_a_gpu_that_differs_from_itself_is_wrong_unless_most_do() -> None:
-    one = trained((unsteady([2], "float32"),))
-    assert (one.verdict, "GPU 2, float32: other results when it repeats its steps" in one.message) == (FAIL, True)
-    assert "steps are repeated" not in one.message  # its software is not blamed as well
+    result = trained((unsteady([2], "float32"),))
+    assert (result.verdict, "GPU 2, float32: other results when it repeats its steps" in result.message) == (FAIL, True)
+    assert "steps are repeated" not in result.message  # its software is not blamed as well
     most = trained((unsteady([0, 1, 2, 4, 5], "float32"),))
     assert most.verdict is CONCERN
     assert "float32: other results when steps are repeated, on 5 of 8 GPUs: its software or the GPU" in most.message
 
 
 def test_several_gpus_of_a_node_that_differ_from_themselves_may_have_software_that_does() -> None:
-    def otherwise(data: dict[str, Any]) -> None:
-        trained_otherwise([2], "float32", "1111")(data)
-        unsteady([2, 3], "float32")(data)
+    def otherwise(report: dict[str, Any]) -> None:
+        trained_otherwise([2], "float32", "1111")(report)
+        unsteady([2, 3], "float32")(report)
 
     result = trained((otherwise,))
     assert result.verdict is CONCERN
@@ -173,8 +173,8 @@ def test_several_gpus_of_a_node_that_differ_from_themselves_may_have_software_th
 
 
 def test_one_of_two_gpus_that_differs_from_itself_is_not_the_majority() -> None:
-    def two(data: dict[str, Any]) -> None:
-        del data["steps"]["gpus"][2:]
+    def two(report: dict[str, Any]) -> None:
+        del report["steps"]["gpus"][2:]
 
     result = trained((unsteady([1], "float32"), two), gpus=2)
     assert result.verdict is CONCERN
@@ -182,8 +182,8 @@ def test_one_of_two_gpus_that_differs_from_itself_is_not_the_majority() -> None:
 
 
 def test_what_a_gpu_trained_before_it_was_lost_counts() -> None:
-    def lost(data: dict[str, Any]) -> None:
-        data["steps"]["gpus"][6]["error"] = "no answer in 150 s"
+    def lost(report: dict[str, Any]) -> None:
+        report["steps"]["gpus"][6]["error"] = "no answer in 150 s"
 
     result = trained((trained_otherwise([6], "bfloat16"), lost))
     assert result.verdict is FAIL
@@ -192,9 +192,9 @@ def test_what_a_gpu_trained_before_it_was_lost_counts() -> None:
 
 
 def test_a_node_that_says_odd_things_hides_no_fault_of_another() -> None:
-    def odd(data: dict[str, Any]) -> None:
-        data["steps"]["gpus"][0]["name"] = "a\x1fb"
-        data["steps"]["gpus"][1]["types"][0]["digests"][3] = "a\x1fb c"
+    def odd(report: dict[str, Any]) -> None:
+        report["steps"]["gpus"][0]["name"] = "a\x1fb"
+        report["steps"]["gpus"][1]["types"][0]["digests"][3] = "a\x1fb c"
 
     result = trained((trained_otherwise([6], "bfloat16", other_from=5),), (odd,))
     assert result.verdict is FAIL
@@ -202,21 +202,21 @@ def test_a_node_that_says_odd_things_hides_no_fault_of_another() -> None:
 
 
 def test_two_gpus_that_differ_leave_open_which_is_wrong() -> None:
-    def two(data: dict[str, Any]) -> None:
-        del data["steps"]["gpus"][2:]
+    def two(report: dict[str, Any]) -> None:
+        del report["steps"]["gpus"][2:]
 
     result = trained((trained_otherwise([1], "float32"), two))
     assert result.verdict is INCOMPLETE
     assert "GPU 0, 1: no majority among GPUs like it (float32, NVIDIA H100 80GB HBM3, 132 SMs, 580.65" in result.message
 
 
-def only_one(data: dict[str, Any]) -> None:
+def only_one(report: dict[str, Any]) -> None:
     """The node has one GPU."""
-    del data["steps"]["gpus"][1:]
+    del report["steps"]["gpus"][1:]
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (
             trained_otherwise([0], "float32"),
@@ -225,46 +225,46 @@ def only_one(data: dict[str, Any]) -> None:
         (unsteady([0], "float32"), "other results when steps are repeated, on 1 of 3 GPUs"),
     ],
 )
-def test_the_only_gpu_of_a_node_may_have_other_software_and_is_not_to_be_replaced(change: Change, words: str) -> None:
+def test_the_only_gpu_of_a_node_may_have_other_software_and_is_not_to_be_replaced(change: Change, message: str) -> None:
     result = trained((change, only_one), (only_one,), (only_one,), gpus=1)
     assert result.verdict is CONCERN
-    assert f"GPU 0: float32: {words}" in result.message
+    assert f"GPU 0: float32: {message}" in result.message
     assert "its software or the GPU; expected one result" in result.message
 
 
-def no_digests(data: dict[str, Any]) -> None:
+def no_digests(report: dict[str, Any]) -> None:
     """A GPU has no digest in one type."""
-    data["steps"]["gpus"][2]["types"][0]["digests"] = []
+    report["steps"]["gpus"][2]["types"][0]["digests"] = []
 
 
-def once(data: dict[str, Any]) -> None:
+def once(report: dict[str, Any]) -> None:
     """A GPU did not repeat its steps."""
-    data["steps"]["gpus"][2]["types"][0]["passes"] = 1
+    report["steps"]["gpus"][2]["types"][0]["passes"] = 1
 
 
 @pytest.mark.parametrize("garbled", [None, "x", float("nan"), []])
 def test_what_is_garbled_of_one_gpu_hides_no_other(garbled: object) -> None:
-    def odd(data: dict[str, Any]) -> None:
-        data["steps"]["gpus"][1] = data["collectives"]["answers"][1] = garbled
-        data["steps"]["gpus"][2]["types"] = garbled
+    def odd(report: dict[str, Any]) -> None:
+        report["steps"]["gpus"][1] = report["collectives"]["answers"][1] = garbled
+        report["steps"]["gpus"][2]["types"] = garbled
 
     assert trained((trained_otherwise([6], "bfloat16"), odd)).verdict is FAIL
     assert exchanged(exchanged_wrong("all_to_all", 5, [0, 2, 3]), odd).verdict is FAIL
 
 
-def no_types(data: dict[str, Any]) -> None:
+def no_types(report: dict[str, Any]) -> None:
     """A GPU reports no type."""
-    data["steps"]["gpus"][2]["types"] = []
+    report["steps"]["gpus"][2]["types"] = []
 
 
-def refused(data: dict[str, Any]) -> None:
+def refused(report: dict[str, Any]) -> None:
     """PyTorch takes no steps in a type."""
-    data["steps"]["gpus"][2]["types"][1] = {"type": "bfloat16", "why": "not implemented"}
+    report["steps"]["gpus"][2]["types"][1] = {"type": "bfloat16", "why": "not implemented"}
 
 
-def no_gpus(data: dict[str, Any]) -> None:
+def no_gpus(report: dict[str, Any]) -> None:
     """No GPU answers."""
-    data["steps"]["gpus"] = []
+    report["steps"]["gpus"] = []
 
 
 @pytest.mark.parametrize("change", [no_digests, once, no_types, refused, no_gpus])
@@ -288,10 +288,10 @@ def test_the_type_decides_whether_a_gpu_is_expected(
     assert evaluated(check, collector, {"gpu001": {"none": "no NVIDIA GPU"}}, instance_type).verdict is verdict
 
 
-def of_seven(data: dict[str, Any]) -> None:
+def of_seven(report: dict[str, Any]) -> None:
     """The output lacks a GPU."""
-    del data["steps"]["gpus"][7], data["collectives"]["answers"][7]
-    data["collectives"].update(ranks=7, of_each_node=7)
+    del report["steps"]["gpus"][7], report["collectives"]["answers"][7]
+    report["collectives"].update(ranks=7, of_each_node=7)
 
 
 def test_a_gpu_that_took_no_part_is_no_pass() -> None:

@@ -58,9 +58,11 @@ def campaign(
 ) -> Campaign:
     """Sixteen nodes with measurements of these groups."""
     groups = [
-        GroupMeasurement(each, 1, one if isinstance(one, Reading) else Reading(one, is_correct=True, command="typed"))
+        GroupMeasurement(
+            each, 1, reading if isinstance(reading, Reading) else Reading(reading, is_correct=True, command="typed")
+        )
         for each, readings in measured.items()
-        for one in (readings if isinstance(readings, Sequence) else [readings])
+        for reading in (readings if isinstance(readings, Sequence) else [readings])
     ]
     fewer = [node for node in NODES if node not in absent and not (finding and node in finding.nodes)]
     journal = Journal(
@@ -96,7 +98,7 @@ BUSY = Reading(problem="n09: busy", failure=Failure.NOT_AT_FAULT)
 
 
 @pytest.mark.parametrize(
-    ("measured", "verdict", "words"),
+    ("measured", "verdict", "message"),
     [
         ({**FOURS, ALL: USUAL}, PASS, ""),
         ({**FOURS, ALL: 0.71 * USUAL}, PASS, ""),
@@ -135,11 +137,11 @@ BUSY = Reading(problem="n09: busy", failure=Failure.NOT_AT_FAULT)
     ],
 )
 def test_a_group_is_held_against_its_like_the_smallest_and_pairs(
-    measured: Mapping[NodeGroup, Readings], verdict: Verdict, words: str
+    measured: Mapping[NodeGroup, Readings], verdict: Verdict, message: str
 ) -> None:
     result = of(campaign(measured))
     assert result.verdict is verdict, result.message
-    assert words in " ".join([result.message, *(finding.message for finding in result.findings)])
+    assert message in " ".join([result.message, *(finding.message for finding in result.findings)])
 
 
 def test_with_nothing_to_compare_it_with_no_bandwidth_passes() -> None:
@@ -152,20 +154,20 @@ def test_with_nothing_to_compare_it_with_no_bandwidth_passes() -> None:
 
 def test_a_link_that_the_pairs_found_slow_is_named_as_the_reason_of_its_group() -> None:
     link = PairFault(Kind.SLOW_LINK, ("n01", "n02"), estimate=Estimate(0.3, 0.2, 0.4, 4))
-    said = of(campaign({**FOURS, ALL: USUAL, group(0, 4): 0.7 * USUAL}, link, which=""), "n03").message
-    assert "252 GB/s (slow link n01~n02: 30 % slower than normal" in said
+    message = of(campaign({**FOURS, ALL: USUAL, group(0, 4): 0.7 * USUAL}, link, which=""), "n03").message
+    assert "252 GB/s (slow link n01~n02: 30 % slower than normal" in message
 
 
 def test_all_that_is_seen_of_a_node_s_groups_is_said() -> None:
     wrong = Reading(0.5 * USUAL, is_correct=False)
-    said = of(campaign({**FOURS, group(0, 4): BROKEN, ALL: [wrong, Reading(problem="died")]}))
-    for words in (
+    result = of(campaign({**FOURS, group(0, 4): BROKEN, ALL: [wrong, Reading(problem="died")]}))
+    for message in (
         "failed on 4 nodes",
         "wrong results on 16 nodes",
         "180 GB/s, 50 % of the 360 GB/s",
         "nodes (n[00-15]): died",
     ):
-        assert words in " ".join(finding.message for finding in said.findings)
+        assert message in " ".join(finding.message for finding in result.findings)
 
 
 def test_a_group_has_the_floor_of_so_many_nodes() -> None:
@@ -178,7 +180,7 @@ def test_a_group_has_the_floor_of_so_many_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "verdict", "words"),
+    ("made", "verdict", "message"),
     [
         (campaign({}, which="", groups=""), NA, "not asked: --groups measures groups of nodes too"),
         (campaign({}, ended="no time"), INCOMPLETE, "measured: groups of 4, 16: no time"),
@@ -198,10 +200,10 @@ def test_a_group_has_the_floor_of_so_many_nodes() -> None:
         ),
     ],
 )
-def test_a_node_that_was_in_no_group_says_why(made: Campaign, verdict: Verdict, words: str) -> None:
+def test_a_node_that_was_in_no_group_says_why(made: Campaign, verdict: Verdict, message: str) -> None:
     result = of(made)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_node_that_is_left_over_is_no_fault_of_the_measurement() -> None:

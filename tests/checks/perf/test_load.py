@@ -151,7 +151,7 @@ def test_the_command_to_see_it_is_the_one_that_ran_and_nothing_else_that_a_node_
 
 
 @pytest.mark.parametrize(
-    ("file", "instance_type", "verdict", "words"),
+    ("file", "instance_type", "verdict", "message"),
     [
         ("gcm-a100-single.txt", "p4de.24xlarge", PASS, ""),
         ("gcm-a100-single.txt", "p5.48xlarge", CONCERN, "all-reduce of 1 GiB: 231.7 GB/s; expected 440"),
@@ -160,11 +160,13 @@ def test_the_command_to_see_it_is_the_one_that_ran_and_nothing_else_that_a_node_
         ("azure-mpi-bad-gpu-count.txt", "p5.48xlarge", INCOMPLETE, "measured nothing"),
     ],
 )
-def test_a_captured_log_of_nccl_tests_is_evaluated(file: str, instance_type: str, verdict: Verdict, words: str) -> None:
+def test_a_captured_log_of_nccl_tests_is_evaluated(
+    file: str, instance_type: str, verdict: Verdict, message: str
+) -> None:
     value = {"gpus": 8, **ran(sample(f"nccl-tests/{file}").text, 0, "all_reduce_perf")}
     result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, instance_type)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, object]:
@@ -174,7 +176,7 @@ def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, o
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "instance_type", "verdict", "words"),
+    ("own", "others", "instance_type", "verdict", "message"),
     [
         (all_reduce(), [], "p5.48xlarge", PASS, ""),
         (all_reduce(430), [], "p5.48xlarge", CONCERN, "all-reduce of 1 GiB: 430 GB/s; expected 440 as others measured"),
@@ -198,17 +200,17 @@ def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, o
     ],
 )
 def test_an_all_reduce_within_a_node_is_evaluated_by_its_largest_message(
-    own: Any, others: list[Any], instance_type: str, verdict: Verdict, words: str
+    own: Any, others: list[Any], instance_type: str, verdict: Verdict, message: str
 ) -> None:
     values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
     result = evaluated("gpu.node_busbw", "node_busbw", values, instance_type)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_a_slow_all_reduce_whose_end_is_unknown_is_slow_nevertheless() -> None:
     others = {f"gpu00{number}": all_reduce() for number in (2, 3)}
-    unended = {key: data for key, data in all_reduce(300).items() if key != "exit"}
+    unended = {key: value for key, value in all_reduce(300).items() if key != "exit"}
     result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": unended, **others})
     assert result.verdict is FAIL
     assert "300 GB/s, 33 % below the median of 3 nodes" in result.message

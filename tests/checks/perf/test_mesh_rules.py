@@ -40,25 +40,25 @@ def campaign(fault: MeshFault) -> Campaign:
 
 @pytest.mark.parametrize("fault", MESH_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found_where_it_is_and_no_node_fails(fault: MeshFault) -> None:
-    found = results(fault)
-    for asked, verdict in fault.expect.items():
-        node = asked.partition("@")[2]
-        assert found[node].verdict is verdict, found[node].message
-    every = [one.verdict for result in found.values() for one in result.by_verdict]
+    by_node = results(fault)
+    for where, verdict in fault.expect.items():
+        node = where.partition("@")[2]
+        assert by_node[node].verdict is verdict, by_node[node].message
+    every = [finding.verdict for result in by_node.values() for finding in result.by_verdict]
     assert every
     assert Verdict.FAIL not in every
 
 
 def test_what_names_one_node_is_said_of_no_other() -> None:
     for name in ("a device that reaches nobody", "a node none of whose devices reaches anybody"):
-        found = results(NAMED[name])
-        assert {node for node, result in found.items() if result.verdict is not Verdict.PASS} == {"n003"}
+        by_node = results(NAMED[name])
+        assert {node for node, result in by_node.items() if result.verdict is not Verdict.PASS} == {"n003"}
 
 
 @pytest.mark.parametrize(("count", "rack"), [(2, 0), (3, 0), (16, 0), (16, 4)])
 def test_it_is_silent_where_every_device_reaches_its_partners(count: int, rack: int) -> None:
-    found = results(replace(HEALTHY_MESH, count=count, rack=rack))
-    assert {result.verdict for result in found.values()} == {Verdict.PASS}
+    by_node = results(replace(HEALTHY_MESH, count=count, rack=rack))
+    assert {result.verdict for result in by_node.values()} == {Verdict.PASS}
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,17 @@ def test_it_says_what_was_seen(name: str, node: str, words: str) -> None:
 
 
 def test_a_rail_is_a_concern_besides_what_cannot_be_told_of_its_devices() -> None:
-    found = results(NAMED["a rail that carries nothing"])["n000"].findings
-    assert [one.verdict for one in found] == [Verdict.INCOMPLETE, Verdict.CONCERN]
+    findings = results(NAMED["a rail that carries nothing"])["n000"].findings
+    assert [finding.verdict for finding in findings] == [Verdict.INCOMPLETE, Verdict.CONCERN]
 
 
 def test_a_node_whose_exchanges_were_made_with_one_partner_only_does_not_pass() -> None:
     made = campaign(HEALTHY_MESH)
     first = made.journal.measurements[0]
     few = replace(made, journal=replace(made.journal, measurements=(first, *made.journal.measurements[-4:])))
-    lonely = next(node for node in first.pair if not any(node in one.pair for one in few.journal.measurements[1:]))
+    lonely = next(
+        node for node in first.pair if not any(node in measurement.pair for measurement in few.journal.measurements[1:])
+    )
     result = of_node(lonely, PairwiseRun((few,)))
     assert (result.verdict, result.message) == (
         Verdict.INCOMPLETE, "exchanged with one partner only; expected at least 2"
@@ -118,10 +120,15 @@ def test_a_node_whose_exchanges_were_made_with_one_partner_only_does_not_pass() 
 def broken_off(count: int, culprit: str) -> tuple[PairwiseRun, str]:
     """A healthy mesh in which the last runs of n003 fail, and the partner of the last."""
     made = campaign(HEALTHY_MESH)
-    own = [one for one in made.journal.measurements if "n003" in one.pair][-count:]
+    own = [measurement for measurement in made.journal.measurements if "n003" in measurement.pair][-count:]
     failed = Reading(problem="n003 did not answer: Communication connection failure", culprit=culprit)
-    data = tuple(replace(one, reading=failed) if one in own else one for one in made.journal.measurements)
-    return PairwiseRun((replace(made, journal=replace(made.journal, measurements=data)),)), own[-1].pair.other("n003")
+    measurements = tuple(
+        replace(measurement, reading=failed) if measurement in own else measurement
+        for measurement in made.journal.measurements
+    )
+    return PairwiseRun((replace(made, journal=replace(made.journal, measurements=measurements)),)), own[-1].pair.other(
+        "n003"
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
@@ -129,9 +136,9 @@ def test_a_node_that_dies_among_its_exchanges_is_named_and_its_partners_are_not(
     run, partner = broken_off(count, "n003")
     result = of_node("n003", run)
     why = "n003 did not answer: Communication connection failure"
-    said = f"{count} of 4 runs failed and named it: {why}; expected each run to exchange bytes"
+    message = f"{count} of 4 runs failed and named it: {why}; expected each run to exchange bytes"
     assert (result.verdict, result.message.count("nothing was exchanged with ")) == (Verdict.INCOMPLETE, 1)
-    assert [one.message for one in result.findings if one.verdict is Verdict.CONCERN] == [said]
+    assert [finding.message for finding in result.findings if finding.verdict is Verdict.CONCERN] == [message]
     assert of_node(partner, run).verdict is Verdict.PASS
 
 
@@ -167,8 +174,8 @@ def test_where_bytes_were_exchanged_no_check_judges_bandwidth() -> None:
 
 def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
     nothing = Wiring(silent=dict.fromkeys(names(4), "nothing on a and b"), failure=Failure.NO_RDMA)
-    found = results(MeshFault("no hardware", nothing, count=4))
-    assert {result.verdict for result in found.values()} == {Verdict.NOT_APPLICABLE}
+    by_node = results(MeshFault("no hardware", nothing, count=4))
+    assert {result.verdict for result in by_node.values()} == {Verdict.NOT_APPLICABLE}
 
 
 def test_where_no_node_shows_devices_that_its_type_has_it_is_incomplete() -> None:
@@ -177,14 +184,14 @@ def test_where_no_node_shows_devices_that_its_type_has_it_is_incomplete() -> Non
     node = Node(Target("n000", instance_type="p5.48xlarge"), NodeEvidence("n000"), between=run)
     result = evaluate(all_checks()[MESH], node)
     assert result.verdict is Verdict.INCOMPLETE
-    said = "no RDMA device on either node: a, b; expected 32 EFA devices, as a p5.48xlarge has"
-    assert result.message == f"{said} (a pod sees those it asks for)"
+    message = "no RDMA device on either node: a, b; expected 32 EFA devices, as a p5.48xlarge has"
+    assert result.message == f"{message} (a pod sees those it asks for)"
 
 
 def test_a_node_without_rdma_hardware_among_others_is_incomplete() -> None:
     nothing = {"n003": "clusterproof: n003: no RDMA device that is switched on and has an address"}
-    found = results(MeshFault("one without hardware", Wiring(silent=nothing)))
-    assert found["n003"].verdict is Verdict.INCOMPLETE
+    by_node = results(MeshFault("one without hardware", Wiring(silent=nothing)))
+    assert by_node["n003"].verdict is Verdict.INCOMPLETE
 
 
 def test_what_a_person_types_names_both_nodes() -> None:

@@ -35,7 +35,7 @@ OF_A_NODE = ("not_a_straggler", "pairwise_transport", "pairwise_correct")
 
 
 def campaign(
-    data: Mapping[str, Sequence[float | Reading]] = WELL,
+    readings: Mapping[str, Sequence[float | Reading]] = WELL,
     findings: Sequence[PairFault] = (),
     floor: float | None = None,
     meter: str = "nccl-tests",
@@ -43,9 +43,9 @@ def campaign(
 ) -> Campaign:
     """A campaign of four nodes with these bandwidths and this result of the analysis."""
     measurements = [
-        Measurement(pair(*name.split("~")), number, 2, one if isinstance(one, Reading) else reading(one))
-        for name, values in data.items()
-        for number, one in enumerate(values)
+        Measurement(pair(*name.split("~")), number, 2, value if isinstance(value, Reading) else reading(value))
+        for name, values in readings.items()
+        for number, value in enumerate(values)
     ]
     made = Campaign(Journal(plan(list("abcd"), {}, 0.05, seed=1), {"meter": meter}, {}, tuple(measurements), ""))
     normal = Normal(log(USUAL), log(USUAL), 0.01)
@@ -54,12 +54,12 @@ def campaign(
     return made
 
 
-def reading(busbw: float, **data: Any) -> Reading:
+def reading(busbw: float, **fields: Any) -> Reading:
     """A measurement that succeeded, or that failed because of `cable`."""
     if not busbw:
         return Reading(problem="cable")
-    data = {"is_correct": True, "network": EFA, **data}
-    return Reading(busbw_gb_per_s=busbw, **data)
+    fields = {"is_correct": True, "network": EFA, **fields}
+    return Reading(busbw_gb_per_s=busbw, **fields)
 
 
 def of_pair(made: Campaign) -> Result:
@@ -74,7 +74,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
 
 
 @pytest.mark.parametrize(
-    ("data", "finding", "floor", "verdict", "words"),
+    ("data", "finding", "floor", "verdict", "message"),
     [
         (WELL, None, None, PASS, ""),
         (WELL, None, USUAL, PASS, ""),
@@ -95,11 +95,11 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
     ],
 )  # fmt: skip
 def test_a_pair_is_evaluated_by_what_explains_it(
-    data: Mapping[str, Sequence[float]], finding: PairFault | None, floor: float | None, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[float]], finding: PairFault | None, floor: float | None, verdict: Verdict, message: str
 ) -> None:
     result = of_pair(campaign(data, [finding] if finding else [], floor))
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ def test_a_pair_that_is_faster_than_normal_is_well_whatever_is_found_of_others(k
 
 
 def test_each_end_of_a_slow_pair_that_may_be_at_fault_is_named() -> None:
-    found = [PairFault(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
-    message = of_pair(campaign({"a~b": [300.0]}, found)).message
+    findings = [PairFault(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
+    message = of_pair(campaign({"a~b": [300.0]}, findings)).message
     assert "300 GB/s, 75 % of normal: a or b may be at fault" in message
     sure = PairFault(Kind.SLOW_NODE, ("b",), estimate=SLOW, pairs=(AB,))
-    message = of_pair(campaign({"a~b": [300.0]}, [found[0], sure])).message
+    message = of_pair(campaign({"a~b": [300.0]}, [findings[0], sure])).message
     assert "300 GB/s, 75 % of normal: b is 20 % slow" in message
 
 
 @pytest.mark.parametrize(
-    ("finding", "verdict", "words"),
+    ("finding", "verdict", "message"),
     [
         (
             PairFault(Kind.SLOW_NODE, ("a",), estimate=SLOW),
@@ -151,14 +151,14 @@ def test_each_end_of_a_slow_pair_that_may_be_at_fault_is_named() -> None:
         ),
     ],
 )
-def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict, words: str) -> None:
+def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict, message: str) -> None:
     result = of_node("not_a_straggler", campaign(findings=[finding]))
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("data", "estimates", "verdict", "words"),
+    ("data", "estimates", "verdict", "message"),
     [
         ({"a~b": [0.0, 0.0], "c~d": [USUAL]}, "cd", INCOMPLETE, "all 2 measurements failed: cable; expected one"),
         ({"a~b": [USUAL], "c~d": [USUAL]}, "abcd", INCOMPLETE, "measured with one partner only; expected at least 2"),
@@ -168,15 +168,15 @@ def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict
     ],
 )
 def test_a_node_that_was_hardly_measured_does_not_pass(
-    data: Mapping[str, Sequence[float]], estimates: str, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[float]], estimates: str, verdict: Verdict, message: str
 ) -> None:
     result = of_node("not_a_straggler", campaign(data, estimates=tuple(estimates)))
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 @pytest.mark.parametrize(
-    ("networks", "meter", "instance_type", "verdict", "words"),
+    ("networks", "meter", "instance_type", "verdict", "message"),
     [
         ([EFA, EFA], "nccl-tests", "p5.48xlarge", PASS, ""),
         ([EFA, "Socket"], "nccl-tests", "p5.48xlarge", FAIL, "NCCL used Socket; expected EFA"),
@@ -189,20 +189,20 @@ def test_a_node_that_was_hardly_measured_does_not_pass(
     ],
 )
 def test_the_network_is_what_each_measurement_says(
-    networks: Sequence[str], meter: str, instance_type: str, verdict: Verdict, words: str
+    networks: Sequence[str], meter: str, instance_type: str, verdict: Verdict, message: str
 ) -> None:
     made = campaign({"a~b": [reading(USUAL, network=network) for network in networks]}, meter=meter)
     result = of_node("pairwise_transport", made, instance_type)
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def right(*correct: bool | None) -> list[Reading]:
-    return [reading(USUAL, is_correct=one) for one in correct]
+    return [reading(USUAL, is_correct=is_correct) for is_correct in correct]
 
 
 @pytest.mark.parametrize(
-    ("data", "meter", "verdict", "words"),
+    ("data", "meter", "verdict", "message"),
     [
         ({"a~b": right(True), "a~c": right(True)}, "nccl-tests", PASS, ""),
         ({"a~b": right(False), "a~c": right(True)}, "nccl-tests", CONCERN, "wrong results with b, right ones with 1"),
@@ -214,11 +214,11 @@ def right(*correct: bool | None) -> list[Reading]:
     ],
 )
 def test_results_are_right_with_every_partner(
-    data: Mapping[str, Sequence[Reading]], meter: str, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[Reading]], meter: str, verdict: Verdict, message: str
 ) -> None:
     result = of_node("pairwise_correct", campaign(data, meter=meter))
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert message in result.message
 
 
 def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
@@ -231,15 +231,15 @@ def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimate", "words"),
+    ("estimate", "message"),
     [(Estimate(0.2, 0.1, 0.3, 1, 1), "1 measurement with 1 partner"), (SLOW, "3 measurements with 2 partners")],
 )
-def test_one_measurement_is_not_said_of_several(estimate: Estimate, words: str) -> None:
-    said = slowdown_text(PairFault(Kind.SLOW_NODE, ("a",), estimate=estimate))
-    assert said.endswith(f", {words}")
+def test_one_measurement_is_not_said_of_several(estimate: Estimate, message: str) -> None:
+    text = slowdown_text(PairFault(Kind.SLOW_NODE, ("a",), estimate=estimate))
+    assert text.endswith(f", {message}")
 
 
 def test_how_sure_it_is_is_said_only_of_a_node_that_is_named() -> None:
-    data = Estimate(0.2, 0.1, 0.3, 3, 2, confidence=0.99999)
-    assert slowdown_text(PairFault(Kind.SLOW_NODE, ("a",), estimate=data)).endswith(", 99.99 % sure")
-    assert slowdown_text(PairFault(Kind.INCONCLUSIVE, ("a",), estimate=data)).endswith("with 2 partners")
+    estimate = Estimate(0.2, 0.1, 0.3, 3, 2, confidence=0.99999)
+    assert slowdown_text(PairFault(Kind.SLOW_NODE, ("a",), estimate=estimate)).endswith(", 99.99 % sure")
+    assert slowdown_text(PairFault(Kind.INCONCLUSIVE, ("a",), estimate=estimate)).endswith("with 2 partners")

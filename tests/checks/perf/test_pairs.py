@@ -49,36 +49,40 @@ def test_a_check_is_silent_on_a_healthy_cluster(check: Check) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found_where_it_is(fault: PairFault) -> None:
-    for asked, verdict in fault.expect.items():
-        name, _, where = asked.partition("@")
-        data = results(CHECKS[name], fault)
+    for key, verdict in fault.expect.items():
+        name, _, where = key.partition("@")
+        by_node = results(CHECKS[name], fault)
         if where:
-            assert data[where].verdict is verdict, data[where].message
+            assert by_node[where].verdict is verdict, by_node[where].message
         else:
-            assert verdict in Counter(result.verdict for result in data.values()), next(iter(data.values())).message
+            assert verdict in Counter(result.verdict for result in by_node.values()), next(
+                iter(by_node.values())
+            ).message
 
 
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
 def test_no_other_node_fails(fault: PairFault) -> None:
-    expected = {asked.partition("@")[2] for asked, verdict in fault.expect.items() if verdict is Verdict.FAIL}
-    data = results(CHECKS["network.not_a_straggler"], fault)
-    failed = {name for name, result in data.items() if result.verdict is Verdict.FAIL}
-    assert failed <= expected | {name for name in data if fault.name == "a node that reckons wrong" and name == "n0006"}
+    expected = {key.partition("@")[2] for key, verdict in fault.expect.items() if verdict is Verdict.FAIL}
+    by_node = results(CHECKS["network.not_a_straggler"], fault)
+    failed = {name for name, result in by_node.items() if result.verdict is Verdict.FAIL}
+    assert failed <= expected | {
+        name for name in by_node if fault.name == "a node that reckons wrong" and name == "n0006"
+    }
 
 
 @pytest.mark.parametrize("name", ["two nodes only", "three nodes that differ", "three nodes, one of which is dead"])
 def test_where_nodes_cannot_be_told_apart_none_passes(name: str) -> None:
     fault = next(fault for fault in PAIR_FAULTS if fault.name == name)
     for check in ("network.not_a_straggler", "network.pairwise_busbw"):
-        data = results(CHECKS[check], fault)
-        assert Verdict.PASS not in {result.verdict for result in data.values()}, data
+        by_node = results(CHECKS[check], fault)
+        assert Verdict.PASS not in {result.verdict for result in by_node.values()}, by_node
 
 
 def test_every_check_of_pairs_is_proven_able_to_fail() -> None:
     failed = {
-        asked.partition("@")[0]
+        key.partition("@")[0]
         for fault in PAIR_FAULTS
-        for asked, verdict in fault.expect.items()
+        for key, verdict in fault.expect.items()
         if verdict is Verdict.FAIL
     }
     assert failed == CHECKS.keys()
@@ -92,8 +96,8 @@ def test_a_slow_node_is_reported_with_its_numbers() -> None:
 
 
 def test_pairs_of_a_slow_node_are_a_concern_that_names_it() -> None:
-    data = results(CHECKS["network.pairwise_busbw"], PAIR_FAULTS[0])
-    of_it = [result for name, result in data.items() if "n0003" in name]
+    by_node = results(CHECKS["network.pairwise_busbw"], PAIR_FAULTS[0])
+    of_it = [result for name, result in by_node.items() if "n0003" in name]
     assert {result.verdict for result in of_it} == {Verdict.CONCERN}
     assert all("n0003 is" in result.message and "% slow" in result.message for result in of_it)
 
@@ -135,19 +139,21 @@ def test_the_command_by_hand_uses_the_program_that_measured(meter: str, of_node:
     (campaign,) = run_of(PAIR_FAULTS[0]).campaigns
     about = {"meter": meter, "key": {**KEY, "collective": "all_gather"}}
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, about=about)),))
-    data = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
-    assert (data.verdict, data.evidence) == (Verdict.FAIL, of_node)
+    result = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
+    assert (result.verdict, result.evidence) == (Verdict.FAIL, of_node)
     assert evaluate(CHECKS["network.pairwise_busbw"], run.pairs[0]).evidence == of_pair
 
 
 def test_what_a_failed_run_expected_is_part_of_what_was_observed() -> None:
     (campaign,) = run_of(HEALTHY).campaigns
     problem = "the ranks did not find each other; expected --srun-options=--mpi=pmix"
-    failed = tuple(replace(one, reading=Reading(problem=problem)) for one in campaign.journal.measurements)
+    failed = tuple(
+        replace(measurement, reading=Reading(problem=problem)) for measurement in campaign.journal.measurements
+    )
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, measurements=failed)),))
-    data = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
-    assert data.verdict is Verdict.INCOMPLETE
-    assert "the ranks did not find each other, expected --srun-options=--mpi=pmix" in data.message
+    result = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
+    assert result.verdict is Verdict.INCOMPLETE
+    assert "the ranks did not find each other, expected --srun-options=--mpi=pmix" in result.message
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())

@@ -37,14 +37,14 @@ def copies(*gpus: float) -> dict[str, Any]:
 
 def test_a_captured_output_of_nvbandwidth_is_read() -> None:
     text = sample("perftest/superbench-nvbandwidth_results.log.txt").text
-    data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(text)]}).gb_per_s
-    assert data[GPU_TO_HOST] == {"0": 295.15, "1": 312.11}
-    assert data[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
+    gb_per_s = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(text)]}).gb_per_s
+    assert gb_per_s[GPU_TO_HOST] == {"0": 295.15, "1": 312.11}
+    assert gb_per_s[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
 
 
 def test_the_median_of_a_gpus_copies_with_other_gpus_counts() -> None:
-    data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
-    assert data == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
+    gb_per_s = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
+    assert gb_per_s == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
 
 
 def test_a_test_that_nvbandwidth_waives_is_left_out() -> None:
@@ -64,7 +64,7 @@ def test_what_nvbandwidth_did_not_end_well_proves_nothing(output: str, status: i
     "output",
     [
         *("", "Traceback: CUDA out of memory", '{"error": "no GPU"}', '{"type": "torch.float16"'),
-        *(f'{{"type": "torch.float16", "size": 8192, "tflops": {data}}}' for data in ("[]", "[[]]", "[[NaN]]", "[7]")),
+        *(f'{{"type": "torch.float16", "size": 8192, "tflops": {text}}}' for text in ("[]", "[[]]", "[[NaN]]", "[7]")),
     ],
 )
 def test_products_that_were_not_made_prove_nothing(output: str) -> None:
@@ -81,11 +81,11 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 
 
 def test_the_worst_comparison_of_a_value_is_reported() -> None:
-    found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True))]
-    (only,) = worst_first(found, 5)
+    below = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True))]
+    (only,) = worst_first(below, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
     assert "50.2 %" not in only.observed("GB/s", 50.2)
-    assert worst_first(found, 60) == []
+    assert worst_first(below, 60) == []
 
 
 def test_two_nodes_have_no_median() -> None:
@@ -133,8 +133,8 @@ def test_what_another_program_measured_is_not_compared() -> None:
 
 
 def gemm(*tflops: float) -> dict[str, object]:
-    data = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
-    return {"gpus": len(tflops), **ran(json.dumps(data))}
+    output = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
+    return {"gpus": len(tflops), **ran(json.dumps(output))}
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
 
 def by_torch(*gpus: float) -> dict[str, Any]:
     speeds = {str(gpu): [speed] for gpu, speed in enumerate(gpus)}
-    said = {"gb_per_s": {HOST_TO_GPU: speeds, GPU_TO_HOST: speeds, GPU_TO_GPU: {}}}
-    return {"by": "PyTorch", "runs": [ran(json.dumps(said))]}
+    output = {"gb_per_s": {HOST_TO_GPU: speeds, GPU_TO_HOST: speeds, GPU_TO_GPU: {}}}
+    return {"by": "PyTorch", "runs": [ran(json.dumps(output))]}
 
 
 BOUND = ("nvidia",) * 8
@@ -251,8 +251,8 @@ def test_a_gpu_that_should_be_there_and_was_not_measured_is_no_pass(
     value = {**values(*[55.0] * measured), "gpus": given}
     others = {f"gpu00{number}": {**values(*[55.0] * 8), "gpus": 8} for number in (2, 3, 4)}
     result = evaluated(f"gpu.{check}", check, {"gpu001": value, **others}, on_bus=on_bus)
-    said = f"{what}{measured} of {due} GPUs were measured; expected all of them" if due else ""
-    assert (result.verdict, result.message.partition("\n")[0]) == (INCOMPLETE if due else PASS, said)
+    message = f"{what}{measured} of {due} GPUs were measured; expected all of them" if due else ""
+    assert (result.verdict, result.message.partition("\n")[0]) == (INCOMPLETE if due else PASS, message)
 
 
 def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:

@@ -74,7 +74,7 @@ def job(
 
 
 @pytest.mark.parametrize(
-    ("devices", "more", "verdict", "words"),
+    ("devices", "more", "verdict", "message"),
     [
         ({}, {"gpus": 0, "expect": {"gpus": 0}}, NA, "the node has no GPU"),
         ({}, {"gpus": 0, "expect": {}}, INCOMPLETE, "the instance type is unknown; give --"),
@@ -136,11 +136,11 @@ def job(
     ],
 )
 def test_a_job_is_due_the_devices_that_it_asked_for(
-    devices: dict[str, str], more: dict[str, Any], verdict: Verdict, words: str
+    devices: dict[str, str], more: dict[str, Any], verdict: Verdict, message: str
 ) -> None:
     evidence = job(devices, {}, **{name: value for name, value in more.items() if name != "expect"})
     result = said(DEVICES, evidence, occasion="job", expect=more.get("expect", {"gpus": 8}))
-    expect(result, verdict, words)
+    expect(result, verdict, message)
 
 
 def test_network_devices_that_a_job_does_not_get_are_said_once() -> None:
@@ -151,7 +151,7 @@ def test_network_devices_that_a_job_does_not_get_are_said_once() -> None:
 @pytest.mark.parametrize("pci", [None, {"devices": []}])
 def test_a_container_that_shows_no_pci_bus_says_nothing_of_the_nodes_gpus(pci: Any) -> None:
     evidence = job({}, {}, gpus=0)
-    collectors = {name: data for name, data in evidence.collectors.items() if name != "pci"}
+    collectors = {name: value for name, value in evidence.collectors.items() if name != "pci"}
     shown = {} if pci is None else {"pci": Collected(Status.READ, pci)}
     result = said(DEVICES, replace(evidence, collectors=collectors | shown), occasion="job", expect={"gpus": 8})
     expect(result, FAIL, "no GPU has a device file here, and nothing here shows the PCI bus; expected 8")
@@ -159,49 +159,51 @@ def test_a_container_that_shows_no_pci_bus_says_nothing_of_the_nodes_gpus(pci: A
 
 
 @pytest.mark.parametrize(
-    ("opened", "refused", "words"),
+    ("opened", "refused", "message"),
     [
         ({"/dev/nvidia0": ""}, {"/dev/nvidia1": "EPERM"}, "the device cgroup refuses /dev/nvidia1"),
         ({}, {"/dev/nvidia0": "EACCES", "/dev/nvidia1": "EACCES"}, "this user may not open /dev/nvidia0, /dev/nvidia1"),
     ],
 )
-def test_a_gpu_that_is_refused_has_its_device_file(opened: dict[str, str], refused: dict[str, str], words: str) -> None:
+def test_a_gpu_that_is_refused_has_its_device_file(
+    opened: dict[str, str], refused: dict[str, str], message: str
+) -> None:
     result = said(DEVICES, job(CONTROLS | opened | refused, {}, asked={"SLURM_GPUS_ON_NODE": 2}), occasion="job")
-    expect(result, FAIL, words)
+    expect(result, FAIL, message)
     assert "have a device file" not in result.message
 
 
 @pytest.mark.parametrize("missing", ["pci", "rdma", "versions", "nvml"])
 def test_what_the_cgroup_refuses_is_said_whatever_else_is_unknown(missing: str) -> None:
     evidence = job(CONTROLS | dict.fromkeys(EIGHT, "EPERM"), {})
-    left = {name: data for name, data in evidence.collectors.items() if name != missing}
+    left = {name: value for name, value in evidence.collectors.items() if name != missing}
     expect(said(DEVICES, replace(evidence, collectors=left), occasion="job"), FAIL, "the device cgroup refuses")
 
 
 @pytest.mark.parametrize("missing", ["rdma", "versions"])
 def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: str) -> None:
     evidence = job(CONTROLS | EIGHT, BOTH | {"libnccl.so.2": loaded("", "file too short")})
-    left = {name: data for name, data in evidence.collectors.items() if name != missing}
+    left = {name: value for name, value in evidence.collectors.items() if name != missing}
     expect(said(LOADED, replace(evidence, collectors=left), occasion="job"), FAIL, "file too short")
 
 
 def without(evidence: NodeEvidence, key: str, *, of_each: str = "") -> NodeEvidence:
     """The same without a key of the container collector's value, or of each item in a list or table there."""
-    data = evidence.collectors["container"].value
-    things = data[of_each].values() if isinstance(data.get(of_each), dict) else data.get(of_each, ())
-    kept = [{name: value for name, value in one.items() if name != key} for one in things]
-    if of_each and isinstance(data[of_each], dict):
-        data = {**data, of_each: dict(zip(data[of_each], kept, strict=True))}
+    report = evidence.collectors["container"].value
+    things = report[of_each].values() if isinstance(report.get(of_each), dict) else report.get(of_each, ())
+    kept = [{name: value for name, value in thing.items() if name != key} for thing in things]
+    if of_each and isinstance(report[of_each], dict):
+        report = {**report, of_each: dict(zip(report[of_each], kept, strict=True))}
     elif of_each:
-        data = {**data, of_each: kept}
+        report = {**report, of_each: kept}
     else:
-        data = {name: value for name, value in data.items() if name != key}
-    container = replace(evidence.collectors["container"], value=data)
+        report = {name: value for name, value in report.items() if name != key}
+    container = replace(evidence.collectors["container"], value=report)
     return replace(evidence, collectors={**evidence.collectors, "container": container})
 
 
 @pytest.mark.parametrize(
-    ("key", "of_each", "check", "words"),
+    ("key", "of_each", "check", "message"),
     [
         ("driver", "devices", DEVICES, "runtime: the device cgroup refuses /dev/nvidia0; expected each file here"),
         ("gpus_asked", "", DEVICES, "runtime: the device cgroup refuses /dev/nvidia0; expected each file here"),
@@ -212,10 +214,10 @@ def without(evidence: NodeEvidence, key: str, *, of_each: str = "") -> NodeEvide
         ("text", "libraries", LOADED, "libcuda.so.1 is of driver 535.54.03"),
     ],
 )
-def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, check: str, words: str) -> None:
+def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, check: str, message: str) -> None:
     old = {**BOTH, CUDA: loaded("/lib/libcuda.so.535.54.03")}
     evidence = job({**CONTROLS, "/dev/nvidia0": "EPERM nvidia"}, old, asked={"SLURM_GPUS_ON_NODE": 1})
-    expect(said(check, without(evidence, key, of_each=of_each), occasion="job"), FAIL, words)
+    expect(said(check, without(evidence, key, of_each=of_each), occasion="job"), FAIL, message)
 
 
 @pytest.mark.parametrize(

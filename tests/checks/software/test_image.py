@@ -35,22 +35,22 @@ IMAGE = {
 def evaluated(
     check: str, instance_type: str = "p5.48xlarge", occasion: str = "preflight", expect: Any = None, **collectors: Any
 ) -> Result:
-    data = {
+    reports = {
         "boot": boot(),
         "platform": EC2 if instance_type else {"vendor": "", "product": "", "serial": ""},
         "pci": {"devices": []},
         "rdma": {"devices": []},
         "nvml": nvml(),
     } | collectors
-    return said(check, node("gpu001", **data), occasion=occasion, instance_type=instance_type, expect=expect or {})
+    return said(check, node("gpu001", **reports), occasion=occasion, instance_type=instance_type, expect=expect or {})
 
 
-def file(size: Any = 10, **data: Any) -> dict[str, Any]:
-    return {"path": "/f", "bytes": size, **data}
+def file(size: Any = 10, **values: Any) -> dict[str, Any]:
+    return {"path": "/f", "bytes": size, **values}
 
 
 @pytest.mark.parametrize(
-    ("changed", "verdict", "words"),
+    ("changed", "verdict", "message"),
     [
         ({}, PASS, ""),
         ({"cloud_init": None}, INCOMPLETE, "cloud-init wrote no result"),
@@ -69,9 +69,9 @@ def file(size: Any = 10, **data: Any) -> dict[str, Any]:
     ],
 )
 def test_an_image_holds_nothing_of_the_machine_that_it_was_made_on(
-    changed: dict[str, Any], verdict: Verdict, words: str
+    changed: dict[str, Any], verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("software.image_clean", image={**IMAGE, **changed}), verdict, words)
+    expect(evaluated("software.image_clean", image={**IMAGE, **changed}), verdict, message)
 
 
 def test_without_containers_there_is_nothing_to_start_them_with() -> None:
@@ -86,7 +86,7 @@ def software(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("names", "devices", "instance_type", "occasion", "verdict", "words"),
+    ("names", "devices", "instance_type", "occasion", "verdict", "message"),
     [
         (DRIVER, [GPU], "p5.48xlarge", "preflight", PASS, ""),
         (
@@ -106,7 +106,7 @@ def software(*names: str) -> dict[str, Any]:
     ],
 )
 def test_libraries_are_due_where_there_are_gpus(
-    names: Any, devices: Any, instance_type: str, occasion: str, verdict: Verdict, words: str
+    names: Any, devices: Any, instance_type: str, occasion: str, verdict: Verdict, message: str
 ) -> None:
     result = evaluated(
         "software.libraries_load",
@@ -116,11 +116,11 @@ def test_libraries_are_due_where_there_are_gpus(
         versions=software(*names),
         pci={"devices": devices},
     )
-    expect(result, verdict, words)
+    expect(result, verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("why", "detail", "verdict", "words"),
+    ("why", "detail", "verdict", "message"),
     [
         (Unreached.REFUSED, "port 22", FAIL, "port 22; expected an answer from the probe"),
         (Unreached.REFUSED, "", FAIL, "no more is known; expected an answer from the probe"),
@@ -129,13 +129,13 @@ def test_libraries_are_due_where_there_are_gpus(
     ],
 )
 def test_the_reason_why_a_node_was_not_reached_is_reported(
-    why: Unreached, detail: str, verdict: Verdict, words: str
+    why: Unreached, detail: str, verdict: Verdict, message: str
 ) -> None:
-    expect(said("node.reachable", NodeEvidence("gpu001", unreached=why, detail=detail)), verdict, words)
+    expect(said("node.reachable", NodeEvidence("gpu001", unreached=why, detail=detail)), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("status", "verdict", "words"),
+    ("status", "verdict", "message"),
     [
         (Status.READ, PASS, ""),
         (Status.CUT, INCOMPLETE, "cut from the answer: mounts (no reason given); expected whole answers"),
@@ -144,9 +144,9 @@ def test_the_reason_why_a_node_was_not_reached_is_reported(
         (Status.BROKE, CONCERN, "no answer from mounts; expected one"),
     ],
 )
-def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str) -> None:
+def test_what_did_not_come_is_named(status: Status, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.READ else None))
-    expect(said("node.evidence_complete", evidence), verdict, words)
+    expect(said("node.evidence_complete", evidence), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(too_long: b
 
 
 @pytest.mark.parametrize(
-    ("check", "instance_type", "words"),
+    ("check", "instance_type", "message"),
     [
         ("gpu.gpu_count", "trn1.32xlarge", "trn1.32xlarge has no GPU"),
         ("gpu.gpu_count", "", "this node has no GPU"),
@@ -171,9 +171,9 @@ def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(too_long: b
         ("gpu.peermem", "", "this node has neither an EFA device"),
     ],
 )
-def test_a_node_without_a_device_says_so_of_its_type_or_itself(check: str, instance_type: str, words: str) -> None:
+def test_a_node_without_a_device_says_so_of_its_type_or_itself(check: str, instance_type: str, message: str) -> None:
     none: dict[str, list[str]] = {"names": [], "physical": []}
-    expect(evaluated(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, words)
+    expect(evaluated(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, message)
 
 
 def test_the_driver_of_a_node_without_gpus_is_not_waited_for() -> None:
@@ -188,13 +188,13 @@ def test_a_kernel_without_a_version_says_nothing_about_dma_buf() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "message"),
     [
         (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."], "in process python3: "),
         (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."] * 3, ", 3 times"),
     ],
 )
-def test_an_xid_is_reported_with_its_number_and_its_process(lines: list[str], words: str) -> None:
-    data = [[100.0 + at, line] for at, line in enumerate(lines)]
-    result = evaluated("gpu.no_xid", kernel_log={"lines": data, "truncated": False}, nvml=nvml(gpu(0)))
-    expect(result, FAIL, words)
+def test_an_xid_is_reported_with_its_number_and_its_process(lines: list[str], message: str) -> None:
+    records = [[100.0 + at, line] for at, line in enumerate(lines)]
+    result = evaluated("gpu.no_xid", kernel_log={"lines": records, "truncated": False}, nvml=nvml(gpu(0)))
+    expect(result, FAIL, message)

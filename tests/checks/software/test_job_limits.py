@@ -29,26 +29,26 @@ def test_a_job_has_its_own_limits_whatever_those_of_daemons_are(check: str, daem
 
 
 @pytest.mark.parametrize(
-    ("check", "verdict", "words"),
+    ("check", "verdict", "message"),
     [
         (ULIMITS, CONCERN, "nofile 1024 for this job; expected at least nofile"),
         (MEMLOCK, FAIL, "memlock is 64 KiB for this job; expected at least"),
     ],
 )
-def test_little_is_said_of_the_job_itself(check: str, verdict: Verdict, words: str) -> None:
+def test_little_is_said_of_the_job_itself(check: str, verdict: Verdict, message: str) -> None:
     few = {**ENOUGH, "nofile": 1024, "memlock": 65536}
-    expect(said(check, limits(few, UNREAD), occasion="job"), verdict, words)
+    expect(said(check, limits(few, UNREAD), occasion="job"), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("source", "occasion", "words"),
+    ("source", "occasion", "message"),
     [
         ("shm", "job", "runtime: /dev/shm has 0.0625 GiB; expected at least 16 GiB"),  # docker, podman, containerd
         ("tmpfs", "job", "/dev/shm has 0.0625 GiB"),  # the node's own: enroot, --ipc=host
     ],
 )
-def test_a_small_dev_shm_is_whose_who_mounted_it(source: str, occasion: str, words: str) -> None:
+def test_a_small_dev_shm_is_whose_who_mounted_it(source: str, occasion: str, message: str) -> None:
     mount = {"path": "/dev/shm", "source": source, "type": "tmpfs", "options": ["rw"], "alive": "yes"}
     size = {"total_kib": 65536, "free_kib": 65536}
     result = said(SHM, node("gpu001", boot=boot(), mounts={"mounts": [{**mount, **size}]}), occasion=occasion)
-    assert (result.verdict, result.message.startswith(words)) == (FAIL, True), result.message
+    assert (result.verdict, result.message.startswith(message)) == (FAIL, True), result.message

@@ -46,14 +46,15 @@ def captured(manager: str, driver: str, **others: object) -> NodeEvidence:
 def evidence(name: str = "gpu001", container: str = "", **versions: object) -> NodeEvidence:
     """A node that reported these versions, and no other software."""
     components = {
-        name: {"version": data, "from": "/file"} if isinstance(data, str) else data for name, data in versions.items()
+        name: {"version": version, "from": "/file"} if isinstance(version, str) else version
+        for name, version in versions.items()
     }
-    data = {"container": container, "components": components, "toolkits": [], "libraries": {}}
-    return node(name, versions=data, rdma={"devices": [], "nvidia_taint": "OE"}, pci={"devices": []})
+    report = {"container": container, "components": components, "toolkits": [], "libraries": {}}
+    return node(name, versions=report, rdma={"devices": [], "nvidia_taint": "OE"}, pci={"devices": []})
 
 
-def evaluated(data: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy = NO_POLICY) -> Result:
-    return results(data, peers=peers, policy=policy, instance_type="p5.48xlarge")[f"software.{check}"]
+def evaluated(own: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy = NO_POLICY) -> Result:
+    return results(own, peers=peers, policy=policy, instance_type="p5.48xlarge")[f"software.{check}"]
 
 
 @pytest.mark.long
@@ -84,12 +85,12 @@ def test_versions_fit_together_as_the_catalogue_says(versions: dict[str, object]
 
 
 def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
-    data = evidence(driver="570.133.20", cuda="13.0.1", libcuda={"error": "EIO", "text": "broken"})
-    assert evaluated(data, "version_compat").verdict is FAIL
+    own = evidence(driver="570.133.20", cuda="13.0.1", libcuda={"error": "EIO", "text": "broken"})
+    assert evaluated(own, "version_compat").verdict is FAIL
 
 
 @pytest.mark.parametrize(
-    ("manager", "others", "words"),
+    ("manager", "others", "message"),
     [
         ("570.133.20", {}, "fabric manager 570.133.20 with driver 580.126.09; expected the same version"),
         ("580.126.09", {}, ""),
@@ -97,18 +98,18 @@ def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
     ],
 )
 def test_fabric_manager_is_compared_with_the_driver_of_the_kernel_where_nvml_names_none(
-    manager: str, others: dict[str, object], words: str
+    manager: str, others: dict[str, object], message: str
 ) -> None:
     result = evaluated(captured(manager, "580.126.09", **others), "version_compat")
-    assert ("fabric manager" in result.message) == bool(words)
-    assert (result.verdict is FAIL) == bool(words)
-    assert words in result.message
+    assert ("fabric manager" in result.message) == bool(message)
+    assert (result.verdict is FAIL) == bool(message)
+    assert message in result.message
 
 
 def test_each_clash_is_said_with_what_is_expected() -> None:
-    data = evidence(driver="570.133.20", cuda="13.0.1", efa_installer="1.44.0", aws_ofi_nccl="1.6.0")
-    one, other = evaluated(data, "version_compat").message.splitlines()
-    assert one.startswith("CUDA 13.0.1 with driver 570.133.20; expected driver ")
+    own = evidence(driver="570.133.20", cuda="13.0.1", efa_installer="1.44.0", aws_ofi_nccl="1.6.0")
+    first, other = evaluated(own, "version_compat").message.splitlines()
+    assert first.startswith("CUDA 13.0.1 with driver 570.133.20; expected driver ")
     assert other.startswith("EFA installer 1.44.0 with aws-ofi-nccl 1.6.0; expected aws-ofi-nccl ")
 
 
@@ -141,8 +142,8 @@ def test_hosts_are_compared_with_hosts_and_containers_with_containers() -> None:
     hosts = [evidence(f"host{number}", driver="580.126.09") for number in range(3)]
     inside = [evidence(f"pod{number}", "docker", driver="580.126.09", nccl="2.27.7") for number in range(3)]
     odd = evidence("pod9", "docker", driver="580.126.09", nccl="2.26.2")
-    found = evaluated(odd, "version_drift", *hosts, *inside)
-    assert (found.verdict, found.message) == (CONCERN, "nccl 2.26.2; expected 2.27.7 as on 3 of 4 nodes")
+    result = evaluated(odd, "version_drift", *hosts, *inside)
+    assert (result.verdict, result.message) == (CONCERN, "nccl 2.26.2; expected 2.27.7 as on 3 of 4 nodes")
     assert evaluated(hosts[0], "version_drift", *hosts[1:], *inside, odd).verdict is PASS
 
 
@@ -164,8 +165,8 @@ def test_a_difference_is_said_beside_a_package_database_that_could_not_be_read()
     assert (
         evaluated(evidence("gpu9", driver="580.126.09", packages=unread), "version_drift", *peers).verdict is INCOMPLETE
     )
-    found = evaluated(evidence("gpu9", driver="570.133.20", packages=unread), "version_drift", *peers)
-    assert [(one.verdict, one.message) for one in found.findings] == [
+    result = evaluated(evidence("gpu9", driver="570.133.20", packages=unread), "version_drift", *peers)
+    assert [(finding.verdict, finding.message) for finding in result.findings] == [
         (INCOMPLETE, "the package database could not be read (EIO)"),
         (CONCERN, "driver 570.133.20; expected 580.126.09 as on 3 of 4 nodes"),
     ]
@@ -173,19 +174,19 @@ def test_a_difference_is_said_beside_a_package_database_that_could_not_be_read()
 
 def test_a_manifest_that_is_kept_passes() -> None:
     policy = Policy(versions={"cuda": "== 12.9", "EFA-installer": ">= 1.43, < 1.50", "nccl": "!= 2.26"})
-    data = evidence(cuda="12.9.1", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
-    assert evaluated(data, "versions_expected", policy=policy).verdict is PASS
+    own = evidence(cuda="12.9.1", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
+    assert evaluated(own, "versions_expected", policy=policy).verdict is PASS
 
 
 @pytest.mark.long
 def test_a_row_of_the_manifest_whose_component_cannot_be_read_is_incomplete() -> None:
-    data = evidence(driver={"error": "EACCES", "text": "denied"})
-    assert evaluated(data, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
+    own = evidence(driver={"error": "EACCES", "text": "denied"})
+    assert evaluated(own, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
 
 
 def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() -> None:
-    data = evidence(packages={"error": "EACCES", "text": "denied"})
-    assert evaluated(data, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
+    own = evidence(packages={"error": "EACCES", "text": "denied"})
+    assert evaluated(own, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
 
 
 @pytest.mark.long
@@ -194,10 +195,10 @@ def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() 
 def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
     versions: object, image: object, components: object, libraries: object
 ) -> None:
-    data = versions if isinstance(versions, dict) else {}
-    data = {"components": components, "libraries": libraries, "container": "", "toolkits": [], **data}
-    found = results(node("gpu001", versions=data, image=image), instance_type="p5.48xlarge")
-    ours = [result for name, result in found.items() if name.startswith("software.")]
+    collected = versions if isinstance(versions, dict) else {}
+    collected = {"components": components, "libraries": libraries, "container": "", "toolkits": [], **collected}
+    by_check = results(node("gpu001", versions=collected, image=image), instance_type="p5.48xlarge")
+    ours = [result for name, result in by_check.items() if name.startswith("software.")]
     assert not [result.message for result in ours if "the check itself broke" in result.message]
 
 
@@ -231,5 +232,5 @@ OLD = {"path": "/etc/machine-id", "written": 1_000}
 )
 def test_what_may_not_be_looked_at_is_neither_clean_nor_left_behind(data: dict[str, object], verdict: Verdict) -> None:
     of_ec2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
-    found = evaluated(node("gpu001", image=CLEAN | data, platform=of_ec2), "image_clean")
-    assert found.verdict is verdict, found.message
+    result = evaluated(node("gpu001", image=CLEAN | data, platform=of_ec2), "image_clean")
+    assert result.verdict is verdict, result.message

@@ -13,10 +13,10 @@ from tests.builders.recordings import boot, node
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
 
 
-def mount(path: str = "/data", kind: str = "ext4", source: str = "/dev/sdb", options: str = "rw", **data: Any) -> Any:
+def mount(path: str = "/data", kind: str = "ext4", source: str = "/dev/sdb", options: str = "rw", **values: Any) -> Any:
     """A mounted file system that answers."""
     sizes = {"total_kib": 100, "free_kib": 90, "inodes": 100, "inodes_free": 90}
-    return {"path": path, "type": kind, "source": source, "options": options, "alive": "yes", **sizes, **data}
+    return {"path": path, "type": kind, "source": source, "options": options, "alive": "yes", **sizes, **values}
 
 
 LUSTRE = mount("/fsx", "lustre", "10.0.0.1@tcp:/fsx", "rw,noatime,flock")
@@ -27,6 +27,6 @@ def evaluated(
     check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
 ) -> Result:
     """A check's result on a node with these mounts and this /etc/fstab."""
-    data = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
-    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": data} | collectors)
+    report = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
+    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": report} | collectors)
     return said(f"storage.{check}", evidence, policy=policy)

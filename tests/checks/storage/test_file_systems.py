@@ -31,8 +31,8 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
     """The verdict on the free space of a node with these mounts."""
-    data = {"mounts": Collected(Status.READ, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
-    return said("storage.space", NodeEvidence("node0", data), occasion=occasion)
+    collectors = {"mounts": Collected(Status.READ, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
+    return said("storage.space", NodeEvidence("node0", collectors), occasion=occasion)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ WITHOUT_MODULE = Collected(Status.ABSENT, detail="no Lustre client: no module lu
 
 def health(*mounts: dict[str, Any]) -> Result:
     """The result on a node without the module that mounts these."""
-    data = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.READ, {"mounts": list(mounts)})}
-    return said("storage.lustre_health", NodeEvidence("gpu001", data))
+    collectors = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.READ, {"mounts": list(mounts)})}
+    return said("storage.lustre_health", NodeEvidence("gpu001", collectors))
 
 
 def mount(path: str, kind: str) -> dict[str, Any]:

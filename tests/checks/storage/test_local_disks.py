@@ -15,13 +15,13 @@ PASS, CONCERN, FAIL, NA = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.N
 
 def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, Any]:
     """A local NVMe disk."""
-    data = [{"name": f"nvme{number}n1", "used_by": [], "mounted": ["/scratch"] * mounted}] if disks else []
+    namespaces = [{"name": f"nvme{number}n1", "used_by": [], "mounted": ["/scratch"] * mounted}] if disks else []
     model = "Amazon EC2 NVMe Instance Storage"
-    return {"name": f"nvme{number}", "model": model, "state": "live", "transport": "pcie", "disks": data}
+    return {"name": f"nvme{number}", "model": model, "state": "live", "transport": "pcie", "disks": namespaces}
 
 
 @pytest.mark.parametrize(
-    ("controllers", "instance_type", "verdict", "words"),
+    ("controllers", "instance_type", "verdict", "message"),
     [
         ([disk(number) for number in range(8)], "p5.48xlarge", PASS, ""),
         ([disk(number) for number in range(7)], "p5.48xlarge", FAIL, "7 local NVMe disks; expected 8"),
@@ -32,16 +32,16 @@ def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, 
         ([disk(0) | {"model": "Amazon Elastic Block Store"}], "inf1.24xlarge", NA, "inf1.24xlarge has no local NVMe"),
     ],
 )
-def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, words: str) -> None:
+def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": []})
-    expect(said("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, words)
+    expect(said("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, message)
 
 
 RAID5 = {"name": "md0", "level": "raid5", "is_active": True, "disks": 4, "working": 4, "failed": [], "is_lost": None}
 
 
 @pytest.mark.parametrize(
-    ("array", "verdict", "words"),
+    ("array", "verdict", "message"),
     [
         ({}, PASS, ""),
         ({"working": 3}, CONCERN, "md0 is degraded without 1 of 4 disks; expected all of its disks"),
@@ -54,8 +54,10 @@ RAID5 = {"name": "md0", "level": "raid5", "is_active": True, "disks": 4, "workin
         ({"is_active": False}, CONCERN, "md0 is not active; expected the array started, or its disks wiped"),
     ],
 )
-def test_an_array_has_all_of_its_disks(array: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_an_array_has_all_of_its_disks(array: dict[str, Any], verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", nvme={"controllers": [], "arrays": [RAID5 | array]})
-    found = [one for one in said("storage.disk_errors", evidence).by_verdict if one.verdict in (FAIL, CONCERN)]
-    assert [one.verdict for one in found] == [verdict] * (verdict is not PASS), found
-    assert all(one.message.startswith(words) for one in found), found
+    findings = [
+        finding for finding in said("storage.disk_errors", evidence).by_verdict if finding.verdict in (FAIL, CONCERN)
+    ]
+    assert [finding.verdict for finding in findings] == [verdict] * (verdict is not PASS), findings
+    assert all(finding.message.startswith(message) for finding in findings), findings

@@ -30,25 +30,25 @@ def lustre(*clients: Mapping[str, Any], health: str = "healthy") -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("data", "verdict", "words"),
+    ("data", "verdict", "message"),
     [
         (lustre(), PASS, ""),
         (lustre(health="LBUG"), FAIL, "LBUG; expected healthy"),
         (Collected(Status.ABSENT, detail="no lctl"), INCOMPLETE, "/fsx is Lustre; lustre: not on this node (no lctl)"),
     ],
 )
-def test_a_lustre_client_says_that_it_is_healthy(data: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("lustre_health", LUSTRE, lustre=data), verdict, words)
+def test_a_lustre_client_says_that_it_is_healthy(data: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("lustre_health", LUSTRE, lustre=data), verdict, message)
 
 
-def target(kind: str, **data: Any) -> dict[str, Any]:
+def target(kind: str, **values: Any) -> dict[str, Any]:
     """An empty OST or MDT."""
     sizes = {"total_kib": 1000, "free_kib": 1000, "available_kib": 1000, "inodes": 1000, "inodes_free": 1000}
-    return {"kind": kind, "name": f"fsx-{kind}0", "active": True, **sizes, **data}
+    return {"kind": kind, "name": f"fsx-{kind}0", "active": True, **sizes, **values}
 
 
 @pytest.mark.parametrize(
-    ("check", "data", "verdict", "words"),
+    ("check", "data", "verdict", "message"),
     [
         ("lustre_ost_fill", target("ost"), PASS, ""),
         ("lustre_ost_fill", target("ost", active=False), FAIL, "inactive on this node; expected active"),
@@ -77,8 +77,8 @@ def target(kind: str, **data: Any) -> dict[str, Any]:
         ("lustre_mdt_inodes", target("mdt", inodes_free=10), FAIL, "99 % of its inodes used; expected less than"),
     ],
 )
-def test_a_target_has_room(check: str, data: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated(check, LUSTRE, lustre_space={"targets": [data], "left_out": 0}), verdict, words)
+def test_a_target_has_room(check: str, data: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated(check, LUSTRE, lustre_space={"targets": [data], "left_out": 0}), verdict, message)
 
 
 def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> d
 
 
 @pytest.mark.parametrize(
-    ("folders", "osts", "asked", "verdict", "words"),
+    ("folders", "osts", "asked", "verdict", "message"),
     [
         ([folder()], 4, ("/fsx/ckpt",), CONCERN, "stripe count below 2 on /fsx/ckpt; expected at least 2, or -1"),
         ([folder(stripes=4)], 4, ("/fsx/ckpt",), PASS, ""),
@@ -104,11 +104,11 @@ def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> d
     ],
 )
 def test_checkpoints_lie_on_several_osts(
-    folders: Any, osts: int, asked: tuple[str, ...], verdict: Verdict, words: str
+    folders: Any, osts: int, asked: tuple[str, ...], verdict: Verdict, message: str
 ) -> None:
     space = {"targets": [target("ost") | {"name": f"ost{number}"} for number in range(osts)], "left_out": 0}
-    data = {"striping": {"folders": folders}, "lustre_space": space}
-    expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **data), verdict, words)
+    reports = {"striping": {"folders": folders}, "lustre_space": space}
+    expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **reports), verdict, message)
 
 
 OLD = {"lru_max_age_ms": 3900000}
@@ -116,7 +116,7 @@ FEW = {"max_rpcs_in_flight": 8}
 
 
 @pytest.mark.parametrize(
-    ("clients", "machine", "verdict", "words"),
+    ("clients", "machine", "verdict", "message"),
     [
         ([client("osc"), client("mdc")], {}, PASS, ""),
         ([client("osc", "FULL", **OLD), client("mdc")], {}, CONCERN, "lru_max_age 3900000 ms; expected at most 600000"),
@@ -126,8 +126,8 @@ FEW = {"max_rpcs_in_flight": 8}
         ([client("osc", "FULL", **FEW), client("mdc")], {"cpus": 8}, PASS, ""),
     ],
 )
-def test_a_large_client_is_tuned_as_fsx_advises(clients: Any, machine: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("lustre_tuning", LUSTRE, lustre=lustre(*clients), boot=boot(**machine)), verdict, words)
+def test_a_large_client_is_tuned_as_fsx_advises(clients: Any, machine: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("lustre_tuning", LUSTRE, lustre=lustre(*clients), boot=boot(**machine)), verdict, message)
 
 
 def test_fsx_s_advice_is_not_for_other_machines() -> None:

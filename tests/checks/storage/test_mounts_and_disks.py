@@ -23,7 +23,7 @@ def line(path: str, options: str = "defaults", kind: str = "ext4", *, mounted: b
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "verdict", "words"),
+    ("own", "others", "verdict", "message"),
     [
         ([mount()], [[]], NA, "1 of its group reported it; 2 are needed to compare"),
         ([mount()], [[], [mount()]], PASS, ""),
@@ -34,17 +34,17 @@ def line(path: str, options: str = "defaults", kind: str = "ext4", *, mounted: b
     ],
 )
 def test_a_mount_is_compared_with_the_nodes_that_have_it(
-    own: list[Any], others: list[list[Any]], verdict: Verdict, words: str
+    own: list[Any], others: list[list[Any]], verdict: Verdict, message: str
 ) -> None:
     first, *rest = (
         node(name, boot=boot(), platform=EC2, mounts={"mounts": mounts, "fstab": []})
         for name, mounts in (("gpu001", own), *((f"g{number}", each) for number, each in enumerate(others)))
     )
-    expect(said("storage.mount_uniform", first, *rest), verdict, words)
+    expect(said("storage.mount_uniform", first, *rest), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("alive", "verdict", "words"),
+    ("alive", "verdict", "message"),
     [
         ("yes", PASS, ""),
         ("hung", FAIL, "/data: ext4 from /dev/sdb hangs; expected an answer"),
@@ -54,21 +54,21 @@ def test_a_mount_is_compared_with_the_nodes_that_have_it(
         ("covered", INCOMPLETE, "/data: a user has mounted a file system over ext4 from /dev/sdb"),
     ],
 )
-def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
-    expect(evaluated("mounts_alive", mount(alive=alive)), verdict, words)
+def test_a_mount_answers(alive: str, verdict: Verdict, message: str) -> None:
+    expect(evaluated("mounts_alive", mount(alive=alive)), verdict, message)
 
 
 @pytest.mark.parametrize("alive", ["EACCES", "EPERM"])
 @pytest.mark.parametrize(
-    ("uid", "verdict", "words"),
+    ("uid", "verdict", "message"),
     [
         (1000, INCOMPLETE, "/data: ext4 from /dev/sdb may not be read ({}); run as root, or with --sudo"),
         (0, FAIL, "/data: ext4 from /dev/sdb says {}; expected an answer"),
     ],
 )
-def test_a_mount_that_only_root_may_read_fails_only_root(uid: int, verdict: Verdict, words: str, alive: str) -> None:
+def test_a_mount_that_only_root_may_read_fails_only_root(uid: int, verdict: Verdict, message: str, alive: str) -> None:
     of_user = evaluated("mounts_alive", mount(alive=alive), boot={**boot(), "uid": uid})
-    expect(of_user, verdict, words.format(alive))
+    expect(of_user, verdict, message.format(alive))
 
 
 def test_a_server_to_which_a_user_walked_is_a_concern_where_it_hangs() -> None:
@@ -83,7 +83,7 @@ def test_a_mount_that_answers_soon_needs_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "read_s", "verdict", "words"),
+    ("kind", "read_s", "verdict", "message"),
     [
         ("lustre", 0.49, PASS, ""),
         ("lustre", 0.5, CONCERN, "/data: lustre from /dev/sdb took 0.5 s to answer; expected less than 0.5 s"),
@@ -93,9 +93,9 @@ def test_a_mount_that_answers_soon_needs_nothing_else() -> None:
     ],
 )
 def test_a_file_system_that_others_serve_answers_soon(
-    kind: str, read_s: float | None, verdict: Verdict, words: str
+    kind: str, read_s: float | None, verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("mounts_alive", {**mount(kind=kind), "read_s": read_s}), verdict, words)
+    expect(evaluated("mounts_alive", {**mount(kind=kind), "read_s": read_s}), verdict, message)
 
 
 @pytest.mark.any_user
@@ -106,7 +106,7 @@ def test_a_slow_server_to_which_a_user_walked_is_no_concern(is_due: bool | None,
 
 
 @pytest.mark.parametrize(
-    ("mounts", "fstab", "policy", "verdict", "words"),
+    ("mounts", "fstab", "policy", "verdict", "message"),
     [
         ([mount()], (line("/data"),), NO_POLICY, PASS, ""),
         ([], (line("/data", mounted=False),), NO_POLICY, FAIL, "not mounted: /data (ext4, in /etc/fstab)"),
@@ -115,12 +115,12 @@ def test_a_slow_server_to_which_a_user_walked_is_no_concern(is_due: bool | None,
         ([mount()], (), Policy(mounts=("/fsx",)), FAIL, "not mounted: /fsx (expected by the policy)"),
     ],
 )
-def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdict: Verdict, words: str) -> None:
-    expect(evaluated("mounts_expected", *mounts, fstab=fstab, policy=policy), verdict, words)
+def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdict: Verdict, message: str) -> None:
+    expect(evaluated("mounts_expected", *mounts, fstab=fstab, policy=policy), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("mounted", "fstab", "verdict", "words"),
+    ("mounted", "fstab", "verdict", "message"),
     [
         (LUSTRE, (), PASS, ""),
         (LUSTRE, UNREAD, INCOMPLETE, "fstab"),
@@ -139,13 +139,13 @@ def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdi
     ],
 )
 def test_a_network_file_system_has_the_options_that_it_needs(
-    mounted: Any, fstab: Any, verdict: Verdict, words: str
+    mounted: Any, fstab: Any, verdict: Verdict, message: str
 ) -> None:
-    expect(evaluated("mount_options", mounted, fstab=fstab), verdict, words)
+    expect(evaluated("mount_options", mounted, fstab=fstab), verdict, message)
 
 
 @pytest.mark.parametrize(
-    ("mounted", "fstab", "verdict", "words"),
+    ("mounted", "fstab", "verdict", "message"),
     [
         (mount(), (), PASS, ""),
         (mount(options="rw,emergency_ro"), (), FAIL, "refused by the kernel since: an error; expected read-write"),
@@ -161,5 +161,5 @@ def test_a_network_file_system_has_the_options_that_it_needs(
         (mount(options="ro"), (), NA, "mounted read-only, and /etc/fstab does not require read-write"),
     ],
 )
-def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("mounts_writable", mounted, fstab=fstab), verdict, words)
+def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, message: str) -> None:
+    expect(evaluated("mounts_writable", mounted, fstab=fstab), verdict, message)

@@ -86,4 +86,4 @@ def test_axe_core_would_see_a_fault(chromium: Browser, page: Path) -> None:
     chromium.look()
     chromium.open(page)
     chromium.run("document.getElementById('subsystem').parentNode.replaceWith(document.getElementById('subsystem'))")
-    assert [words.partition(":")[0] for words in complaints(chromium)] == ["select-name"]
+    assert [complaint.partition(":")[0] for complaint in complaints(chromium)] == ["select-name"]

@@ -23,17 +23,17 @@ def system() -> System:
 
 
 def test_every_collector_of_the_probe_runs_on_its_python(system: System) -> None:
-    data = system.output_of()
-    assert data.unreached is None, data.detail
-    assert str(data.probe["python"]).startswith(PYTHON)
-    assert broken(data) == {}
-    assert data.collectors["boot"].value["os"].startswith("Debian GNU/Linux 11")
+    evidence = system.output_of()
+    assert evidence.unreached is None, evidence.detail
+    assert str(evidence.probe["python"]).startswith(PYTHON)
+    assert broken(evidence) == {}
+    assert evidence.collectors["boot"].value["os"].startswith("Debian GNU/Linux 11")
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(system: System) -> None:
-    data = system.output_under_load()
-    assert data.unreached is None, data.detail
-    assert broken(data) == {}
+    evidence = system.output_under_load()
+    assert evidence.unreached is None, evidence.detail
+    assert broken(evidence) == {}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,6 @@ def furnished(system: System, wheel: Path, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("script", ["prolog", "epilog", "health-check"])
 def test_a_script_of_slurms_on_too_old_a_python_drains_nothing_and_says_so(furnished: System, script: str) -> None:
     ran = furnished.run("SLURM_JOB_ID=42", f"/opt/clusterproof/bin/clusterproof-{script}")
-    said = ran.stderr.decode()
-    assert ran.returncode == 0, said
-    assert "no verdict: Python 3.9.2; expected 3.10 or newer" in said
+    output = ran.stderr.decode()
+    assert ran.returncode == 0, output
+    assert "no verdict: Python 3.9.2; expected 3.10 or newer" in output

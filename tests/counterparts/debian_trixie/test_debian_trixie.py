@@ -38,32 +38,32 @@ def furnished(bare: System, wheel: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_every_collector_of_the_probe_runs_on_its_python(bare: System) -> None:
-    data = bare.output_of()
-    assert data.unreached is None, data.detail
-    assert str(data.probe["python"]).startswith(PYTHON)
-    assert broken(data) == {}
-    assert data.collectors["boot"].value["os"].startswith("Debian GNU/Linux 13")
-    assert data.collectors["services"].status is Status.ABSENT  # this folder has no systemd
+    evidence = bare.output_of()
+    assert evidence.unreached is None, evidence.detail
+    assert str(evidence.probe["python"]).startswith(PYTHON)
+    assert broken(evidence) == {}
+    assert evidence.collectors["boot"].value["os"].startswith("Debian GNU/Linux 13")
+    assert evidence.collectors["services"].status is Status.ABSENT  # this folder has no systemd
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:
-    data = bare.output_under_load()
-    assert data.unreached is None, data.detail
-    assert broken(data) == {}
+    evidence = bare.output_under_load()
+    assert evidence.unreached is None, evidence.detail
+    assert broken(evidence) == {}
 
 
 def test_an_installed_prolog_checks_the_node_and_keeps_its_verdict(furnished: System) -> None:
     ran = furnished.run("SLURM_JOB_ID=42", "/bin/sh", "-c", f"{PROLOG}; echo $? >&2; cat {VERDICT}")
-    said = ran.stderr.decode()
-    assert " checks in " in said, said
-    assert "no verdict" not in said
+    output = ran.stderr.decode()
+    assert " checks in " in output, output
+    assert "no verdict" not in output
     verdict = json.loads(ran.stdout)
     assert verdict["checked"] > 10
-    assert not [found for found in verdict["findings"] if "the check itself broke" in found["message"]]
+    assert not [finding for finding in verdict["findings"] if "the check itself broke" in finding["message"]]
 
 
 def test_an_installed_suite_finds_in_the_demo_what_it_is_to_find(furnished: System) -> None:
-    words = [
+    arguments = [
         "-c",
         "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())",
         "--cluster",
@@ -71,7 +71,7 @@ def test_an_installed_suite_finds_in_the_demo_what_it_is_to_find(furnished: Syst
         "-q",
         "--no-report",
     ]
-    ran = furnished.run("HOME=/tmp", "/opt/clusterproof/bin/python", *words)
-    said = ran.stdout.decode()
-    assert ran.returncode == 1, said[-2000:] + ran.stderr.decode()[-2000:]
-    assert "\n16 nodes: " in said
+    ran = furnished.run("HOME=/tmp", "/opt/clusterproof/bin/python", *arguments)
+    output = ran.stdout.decode()
+    assert ran.returncode == 1, output[-2000:] + ran.stderr.decode()[-2000:]
+    assert "\n16 nodes: " in output

@@ -53,10 +53,10 @@ SYSTEMS = [  # they take turns: other tests run the checks on each one's Python 
 ]
 
 
-def commands(words: str) -> str:
+def commands(phrase: str) -> str:
     """The commands below the paragraph with these words."""
     paragraphs = DOCUMENT.read_text(encoding="utf-8").split("\n\n")
-    (place,) = [number for number, text in enumerate(paragraphs) if words in " ".join(text.split())]
+    (place,) = [number for number, text in enumerate(paragraphs) if phrase in " ".join(text.split())]
     block = paragraphs[place + 1]
     assert block.startswith("    "), block
     return textwrap.dedent(block)
@@ -82,7 +82,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def script(fresh: Fresh) -> str:
     """Everything that the administrator types in the checkout; only `pip wheel` reaches the index."""
     index = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/index PIP_DISABLE_PIP_VERSION_CHECK=1"
-    asked = commands("4. Look before switching it on.").strip()
+    look = commands("4. Look before switching it on.").strip()
     typed = [
         f"cd /{CHECKOUT}",
         commands(fresh.words),
@@ -91,7 +91,7 @@ def script(fresh: Fresh) -> str:
         "unset PIP_NO_INDEX PIP_FIND_LINKS",
         commands("3. On every node,"),
         "exec 2>&1; cd /; set +e",
-        f"{asked}; echo asked: $?",
+        f"{look}; echo asked: $?",
         "SLURM_JOB_ID=42 /opt/clusterproof/bin/clusterproof-prolog; echo prolog: $?",
         "/opt/clusterproof/bin/clusterproof --version",
     ]
@@ -102,12 +102,12 @@ def script(fresh: Fresh) -> str:
 def test_the_commands_install_on_a_fresh_system_what_then_checks_the_node(fresh: Fresh, checkout: Path) -> None:
     layers = tuple(filter(None, (checkout, HERE / "given", fresh.apt)))
     ran = System(fresh.root, layers).run("HOME=/root", "/bin/sh", "-c", script(fresh))
-    said = ran.stdout.decode()
+    output = ran.stdout.decode()
     assert ran.returncode == 0, ran.stderr.decode()[-4000:]
-    assert f"({fresh.python}" in said, said
-    assert " checks evaluated (" in said
-    assert "! slurmctld" in said  # there is no Slurm here
-    assert "asked: 1\n" in said
-    assert "prolog: 0\n" in said
-    assert "no verdict" not in said
-    assert "clusterproof 0." in said  # ours, whatever the index has under this name
+    assert f"({fresh.python}" in output, output
+    assert " checks evaluated (" in output
+    assert "! slurmctld" in output  # there is no Slurm here
+    assert "asked: 1\n" in output
+    assert "prolog: 0\n" in output
+    assert "no verdict" not in output
+    assert "clusterproof 0." in output  # ours, whatever the index has under this name

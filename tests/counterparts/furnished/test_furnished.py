@@ -21,8 +21,8 @@ def output_of(*command: str) -> list[str]:
 
 
 def test_the_services_run_and_pytorch_is_there() -> None:
-    words = f'for one in {SERVICES}; do pidof "$one" >/dev/null && echo "$one"; done; /usr/bin/python3 -c "$0"'
-    assert output_of("/bin/sh", "-c", words, HAS_TORCH) == [*SERVICES.split(), "torch"]
+    script = f'for one in {SERVICES}; do pidof "$one" >/dev/null && echo "$one"; done; /usr/bin/python3 -c "$0"'
+    assert output_of("/bin/sh", "-c", script, HAS_TORCH) == [*SERVICES.split(), "torch"]
 
 
 def test_nothing_that_is_written_there_stays() -> None:
@@ -31,6 +31,6 @@ def test_nothing_that_is_written_there_stays() -> None:
 
 
 def test_faults_of_a_load_are_found_beside_programs_that_load() -> None:
-    data = json.loads(output_of("scripts/faults", "load: a GPU that")[-1])
-    assert data["faults"] > 3
-    assert (data["missed"], data["false"]) == (0, 0)
+    summary = json.loads(output_of("scripts/faults", "load: a GPU that")[-1])
+    assert summary["faults"] > 3
+    assert (summary["missed"], summary["false"]) == (0, 0)

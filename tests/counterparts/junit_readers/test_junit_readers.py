@@ -31,9 +31,9 @@ json.dump([declared, counted, cases], sys.stdout)
 """
 
 
-def python(*words: str | Path) -> str:
+def python(*arguments: str | Path) -> str:
     """The output of one of the programs."""
-    command = [sys.executable, *words]
+    command = [sys.executable, *arguments]
     environment = {"PYTHONPATH": str(folder("junit_readers") / "site"), "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
@@ -63,8 +63,8 @@ def test_junitparser_counts_what_the_suites_say_of_themselves(tmp_path: Path) ->
 
 def test_junit2html_shows_what_was_found_and_what_to_do(tmp_path: Path) -> None:
     page = html.unescape(shown(tmp_path, suites(run_of(of_each_verdict()))))
-    for words in ("gpu[002-003]: GPU 1: 14 errors; expected 0", "do: Do something.", "gpu.ecc", "prod"):
-        assert words in page
+    for text in ("gpu[002-003]: GPU 1: 14 errors; expected 0", "do: Do something.", "gpu.ecc", "prod"):
+        assert text in page
 
 
 @pytest.mark.parametrize("word", HOSTILE, ids=map(ascii, HOSTILE))

@@ -18,19 +18,19 @@ CHART = ROOT / "integrations" / "kubernetes" / "chart"
 NAMED = "image=example.com/clusterproof:0.1.0"
 
 
-def helm(*words: object) -> tuple[int, str]:
+def helm(*arguments: object) -> tuple[int, str]:
     """helm's exit code and output."""
-    command = [str(installed.folder("kubernetes") / "helm"), *map(str, words)]
+    command = [str(installed.folder("kubernetes") / "helm"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def rendered(*values: str) -> dict[tuple[str, str], dict[str, Any]]:
     """The chart's objects with these values, by kind and name."""
-    status, said = helm("template", "clusterproof", CHART, "--namespace", "elsewhere", *_set((NAMED, *values)))
-    assert status == 0, said
-    every = [one for one in yaml.safe_load_all(said) if one]
-    return {(one["kind"], one["metadata"]["name"]): one for one in every}
+    status, output = helm("template", "clusterproof", CHART, "--namespace", "elsewhere", *_set((NAMED, *values)))
+    assert status == 0, output
+    every = [document for document in yaml.safe_load_all(output) if document]
+    return {(document["kind"], document["metadata"]["name"]): document for document in every}
 
 
 def _set(values: Sequence[str]) -> list[str]:
@@ -38,9 +38,9 @@ def _set(values: Sequence[str]) -> list[str]:
 
 
 def test_its_linter_finds_nothing() -> None:
-    status, said = helm("lint", CHART, "--strict", "--set", NAMED)
-    assert status == 0, said
-    assert "[WARNING]" not in said
+    status, output = helm("lint", CHART, "--strict", "--set", NAMED)
+    assert status == 0, output
+    assert "[WARNING]" not in output
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_its_linter_finds_nothing() -> None:
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(values: Sequence[str]) -> None:
-    status, said = helm("template", "clusterproof", CHART, *_set(values))
+    status, output = helm("template", "clusterproof", CHART, *_set(values))
     assert status != 0
-    assert "values don't meet the specifications of the schema" in said
+    assert "values don't meet the specifications of the schema" in output
     wanted = "image" if not values else values[-1].partition("=")[0].partition("[")[0]
-    assert wanted.partition(".")[0] in said.partition("schema")[2]
+    assert wanted.partition(".")[0] in output.partition("schema")[2]
 
 
 @pytest.mark.parametrize("name", manifests.NAMES)
@@ -76,8 +76,8 @@ def test_what_kubectl_applies_is_made_of_the_chart(name: str) -> None:
 def test_kustomize_and_chart_tell_gate_and_agents_the_same() -> None:
     text = (manifests.FOLDER / "kustomization.yaml").read_text()
     (generated,) = yaml.safe_load(text)["configMapGenerator"]
-    told = dict(one.split("=", 1) for one in generated["literals"])
-    assert rendered()["ConfigMap", generated["name"]]["data"] == told
+    settings = dict(literal.split("=", 1) for literal in generated["literals"])
+    assert rendered()["ConfigMap", generated["name"]]["data"] == settings
 
 
 def test_only_a_gate_that_changes_taints_may() -> None:
@@ -102,9 +102,9 @@ def test_a_gate_that_observes_is_told_no_limit_of_taints() -> None:
 
 def test_settings_reach_the_gate_as_options() -> None:
     values = ("startupTaint=clusterproof.dev/unproven", "maxTainted=5%", "options[0]=--expect=gpus=8", "mode=taint")
-    data = rendered(*values)["ConfigMap", "clusterproof-gate"]["data"]
-    assert data["MODE"] == "taint"
-    assert data["OPTIONS"] == ("--k8s-startup-taint=clusterproof.dev/unproven --k8s-max-tainted=5% --expect=gpus=8")
+    settings = rendered(*values)["ConfigMap", "clusterproof-gate"]["data"]
+    assert settings["MODE"] == "taint"
+    assert settings["OPTIONS"] == ("--k8s-startup-taint=clusterproof.dev/unproven --k8s-max-tainted=5% --expect=gpus=8")
 
 
 def test_agents_are_told_the_options_of_the_gate_too() -> None:
@@ -124,14 +124,16 @@ def test_pods_begin_anew_where_settings_or_policy_change() -> None:
 
 def test_all_is_in_the_namespace_of_the_release() -> None:
     every = rendered("mode=taint", "policy=a")
-    namespaces = {one["metadata"].get("namespace", "elsewhere") for one in every.values()}
-    subjects = {subject["namespace"] for one in every.values() for subject in one.get("subjects", ())}
+    namespaces = {document["metadata"].get("namespace", "elsewhere") for document in every.values()}
+    subjects = {subject["namespace"] for document in every.values() for subject in document.get("subjects", ())}
     assert namespaces == subjects == {"elsewhere"}
 
 
 def test_uninstalling_cleans_nodes_unless_that_is_not_wanted() -> None:
-    hooks = [one for one in rendered().values() if "helm.sh/hook" in one["metadata"].get("annotations", {})]
-    assert {one["kind"] for one in hooks} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
+    hooks = [
+        document for document in rendered().values() if "helm.sh/hook" in document["metadata"].get("annotations", {})
+    ]
+    assert {document["kind"] for document in hooks} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
     assert ("Job", "clusterproof-remove") not in rendered("removeOnUninstall=false")
 
 
@@ -140,7 +142,7 @@ def test_what_the_operator_of_prometheus_reads_is_off_unless_asked_for_and_has_t
     assert not kinds & {kind for kind, _ in rendered()}
     labels = ("metrics.serviceMonitor.labels.release=prom", "metrics.prometheusRule.labels.release=prom")
     every = rendered("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", *labels)
-    objects = {kind: one for (kind, _), one in every.items()}
+    objects = {kind: document for (kind, _), document in every.items()}
     assert objects["PrometheusRule"]["spec"] == yaml.safe_load((CHART / "gate-rules.yaml").read_text())
     assert [objects[kind]["metadata"]["labels"] for kind in sorted(kinds)] == [{"release": "prom"}] * 2
     (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]

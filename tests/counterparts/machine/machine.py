@@ -61,24 +61,33 @@ class Machine:
             _until_prompt(spoken)
             for event in events:
                 spoken.sendall(f"{event}\n".encode())
-                said = _until_prompt(spoken)
-                assert "rror" not in said.replace(event, ""), said
+                answer = _until_prompt(spoken)
+                assert "rror" not in answer.replace(event, ""), answer
 
     def evaluated(self) -> dict[str, Result]:
         """The verdict of every check of `pytest --cluster ssh:…`, as typed by a user; repeated if it was too busy."""
         for _ in range(ATTEMPTS):
             results = self._evaluated()
-            if not any(words in result.message for result in results.values() for words in TOO_BUSY):
+            if not any(phrase in result.message for result in results.values() for phrase in TOO_BUSY):
                 break
         return results
 
     def _evaluated(self) -> dict[str, Result]:
         results = self.home / f"results-{time.monotonic_ns()}.jsonl"
         recording = results.with_suffix("")
-        words = ["--cluster", f"ssh:{NODE}", "--expect", "gpus=0", "--probe-timeout", "90", "--connect-timeout", "60"]
-        words += ["--results", str(results), "--record", str(recording), "--no-report", "-q", "-n", "0"]
+        arguments = [
+            "--cluster",
+            f"ssh:{NODE}",
+            "--expect",
+            "gpus=0",
+            "--probe-timeout",
+            "90",
+            "--connect-timeout",
+            "60",
+        ]
+        arguments += ["--results", str(results), "--record", str(recording), "--no-report", "-q", "-n", "0"]
         subprocess.run(
-            [sys.executable, "-m", "pytest", *words],
+            [sys.executable, "-m", "pytest", *arguments],
             cwd=ROOT,
             env={**os.environ, "HOME": str(self.home)},
             capture_output=True,
@@ -89,16 +98,16 @@ class Machine:
     def collected(self, collector: str) -> Mapping[str, Any]:
         """A collector's last result."""
         recording = max(self.home.glob("results-*/nodes"), key=lambda folder: folder.stat().st_mtime_ns)
-        data = json.loads((recording / f"{NODE}.json").read_text())["collectors"][collector]
-        value: Mapping[str, Any] = data["value"]
+        record = json.loads((recording / f"{NODE}.json").read_text())["collectors"][collector]
+        value: Mapping[str, Any] = record["value"]
         return value
 
 
 def _until_prompt(spoken: socket.socket) -> str:
-    said = ""
-    while not said.endswith("(qemu) "):
-        said += spoken.recv(65536).decode()
-    return said
+    text = ""
+    while not text.endswith("(qemu) "):
+        text += spoken.recv(65536).decode()
+    return text
 
 
 @contextlib.contextmanager
@@ -108,8 +117,8 @@ def booted(home: Path) -> Iterator[Machine]:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_text(CONFIG.format(port=port, node=NODE, folder=folder))
     machine = Machine(home, home / "monitor")
-    with (home / "said").open("wb") as said:
-        running = subprocess.Popen(_qemu(folder, home, port), stdout=said, stderr=said, start_new_session=True)
+    with (home / "said").open("wb") as log:
+        running = subprocess.Popen(_qemu(folder, home, port), stdout=log, stderr=log, start_new_session=True)
     try:
         _await(machine, running, home)
         yield machine
@@ -133,27 +142,27 @@ def _await(machine: Machine, running: subprocess.Popen[bytes], home: Path) -> No
 
 def _qemu(folder: Path, home: Path, port: int) -> list[str]:
     """Two sockets with their own memory, PCIe slots with NVMe disks, one below a switch, and a network adapter."""
-    words = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-m", "1536", "-nodefaults"]
-    words += ["-smp", "2,sockets=2", "-display", "none", "-no-reboot"]
-    words += ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]  # otherwise the slots are found empty
+    command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-m", "1536", "-nodefaults"]
+    command += ["-smp", "2,sockets=2", "-display", "none", "-no-reboot"]
+    command += ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]  # otherwise the slots are found empty
     for number in range(2):
-        words += ["-object", f"memory-backend-ram,id=memory{number},size=768M"]
-        words += ["-numa", f"node,nodeid={number},cpus={number},memdev=memory{number}"]
-    words += ["-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd"), "-append", KERNEL]
-    words += ["-drive", f"if=none,id=root,file={folder / 'disk'},format=raw,snapshot=on"]
-    words += ["-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci"]
+        command += ["-object", f"memory-backend-ram,id=memory{number},size=768M"]
+        command += ["-numa", f"node,nodeid={number},cpus={number},memdev=memory{number}"]
+    command += ["-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd"), "-append", KERNEL]
+    command += ["-drive", f"if=none,id=root,file={folder / 'disk'},format=raw,snapshot=on"]
+    command += ["-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci"]
     for number in range(DISKS + 1):
-        words += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}"]
-    words += ["-device", f"x3130-upstream,id=switch,bus=port{DISKS}"]
-    words += ["-device", f"xio3130-downstream,id=below,bus=switch,chassis={DISKS + 2},slot={DISKS + 2}"]
+        command += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}"]
+    command += ["-device", f"x3130-upstream,id=switch,bus=port{DISKS}"]
+    command += ["-device", f"xio3130-downstream,id=below,bus=switch,chassis={DISKS + 2},slot={DISKS + 2}"]
     for number in range(DISKS):
         bus = "below" if number == DISKS - 1 else f"port{number}"
         disk = home / f"disk{number}"
         disk.write_bytes(b"")
         os.truncate(disk, 256 * 1024 * 1024)
-        words += ["-drive", f"if=none,id=drive{number},file={disk},format=raw"]
-        words += ["-device", f"nvme,id=nvme{number},serial=serial{number},drive=drive{number},bus={bus}"]
-    words += ["-netdev", f"user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
-    words += ["-device", "virtio-net-pci,netdev=user"]
-    words += ["-netdev", "hubport,id=hub,hubid=1", "-device", f"e1000e,id=adapter,netdev=hub,bus=port{DISKS - 1}"]
-    return [*words, "-serial", f"file:{home / 'console'}", "-monitor", f"unix:{home / 'monitor'},server,nowait"]
+        command += ["-drive", f"if=none,id=drive{number},file={disk},format=raw"]
+        command += ["-device", f"nvme,id=nvme{number},serial=serial{number},drive=drive{number},bus={bus}"]
+    command += ["-netdev", f"user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
+    command += ["-device", "virtio-net-pci,netdev=user"]
+    command += ["-netdev", "hubport,id=hub,hubid=1", "-device", f"e1000e,id=adapter,netdev=hub,bus=port{DISKS - 1}"]
+    return [*command, "-serial", f"file:{home / 'console'}", "-monitor", f"unix:{home / 'monitor'},server,nowait"]

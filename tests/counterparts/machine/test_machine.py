@@ -121,8 +121,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def disks(machine: Machine) -> dict[str, str]:
     """The kernel's name for each disk, as they are found in any order."""
-    found = {f"disk{number}": f"readlink -f /dev/disk/by-id/nvme-*serial{number}" for number in range(DISKS)}
-    return {disk: Path(machine.shell(script).stdout.strip()).name for disk, script in found.items()}
+    scripts = {f"disk{number}": f"readlink -f /dev/disk/by-id/nvme-*serial{number}" for number in range(DISKS)}
+    return {disk: Path(machine.shell(script).stdout.strip()).name for disk, script in scripts.items()}
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +154,8 @@ def worse(machine: Machine, sick: dict[str, Result], disks: dict[str, str]) -> d
 
 def findings(results: Mapping[str, Result]) -> dict[str, Verdict]:
     """Findings that are not true of it from the start."""
-    found = {name: result.verdict for name, result in results.items() if result.verdict in (FAIL, CONCERN)}
-    return {name: verdict for name, verdict in found.items() if name not in TRUE_OF_IT}
+    verdicts = {name: result.verdict for name, result in results.items() if result.verdict in (FAIL, CONCERN)}
+    return {name: verdict for name, verdict in verdicts.items() if name not in TRUE_OF_IT}
 
 
 SICK = {
@@ -195,9 +195,9 @@ def test_the_switch_above_a_disk_is_the_one_that_the_machine_has(
 
 @pytest.mark.parametrize("check", SICK)
 def test_each_fault_is_named_by_its_check(sick: dict[str, Result], disks: dict[str, str], check: str) -> None:
-    verdict, words = SICK[check]
+    verdict, message = SICK[check]
     assert sick[check].verdict is verdict, sick[check].message
-    assert words.format(**disks) in sick[check].message
+    assert message.format(**disks) in sick[check].message
 
 
 def test_crashes_of_a_user_hide_no_line_of_the_kernels(machine: Machine, sick: dict[str, Result]) -> None:
@@ -219,8 +219,8 @@ def test_soft_roce_is_no_fabric_that_has_to_be_sound(sick: dict[str, Result]) ->
 
 
 def test_a_disk_that_is_pulled_out_while_in_use_is_gone(worse: dict[str, Result], disks: dict[str, str]) -> None:
-    said = worse["storage.mounts_alive"].message
-    assert f"/opt/dlami/nvme: ext4 from /dev/{disks['disk0']} says ENODEV" in said
+    message = worse["storage.mounts_alive"].message
+    assert f"/opt/dlami/nvme: ext4 from /dev/{disks['disk0']} says ENODEV" in message
 
 
 def test_a_clock_that_jumps_by_a_year_changes_no_verdict(sick: dict[str, Result], worse: dict[str, Result]) -> None:

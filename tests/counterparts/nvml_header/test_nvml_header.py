@@ -85,16 +85,16 @@ def of_fake(expressions: Iterable[str], scratch: Path) -> tuple[int, ...]:
 
 def parameters(text: str, function: str) -> list[int]:
     """The number of parameters in each declaration of a function."""
-    found = re.findall(rf"\b{function}\s*\(([^()]*)\)\s*[;{{]", text)
-    return [0 if data.strip() in ("", "void") else data.count(",") + 1 for data in found]
+    lists = re.findall(rf"\b{function}\s*\(([^()]*)\)\s*[;{{]", text)
+    return [0 if arguments.strip() in ("", "void") else arguments.count(",") + 1 for arguments in lists]
 
 
 @versions
 def test_every_function_of_the_fake_is_nvidia_s_with_as_many_parameters(cuda: str, tmp_path: Path) -> None:
     library = tmp_path / "fake.so"
     library.write_bytes(fake_nvml())
-    data = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
-    names = {line.split()[-1] for line in data.splitlines() if " T nvml" in line}
+    symbols = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
+    names = {line.split()[-1] for line in symbols.splitlines() if " T nvml" in line}
     names -= FUNCTIONS_SINCE_13 if cuda == "12" else set()
     assert len(names) > 40
     expanded = subprocess.check_output(["gcc", "-E", "-P", SOURCES[0]], text=True)
@@ -117,17 +117,17 @@ def test_the_errors_have_nvidia_s_numbers(cuda: str, tmp_path: Path) -> None:
     errors = {name: int(code) for code, name in re.findall(r'\{(\d+), "([A-Z_]+)"\}', text)}
     assert len(errors) > 30
     known = [name for name in errors if f"NVML_ERROR_{name} " in header(cuda)]
-    data = of_nvidia(cuda, [f"NVML_ERROR_{name}" for name in known], tmp_path)
-    assert dict(zip(known, data, strict=True)) == {name: errors[name] for name in known}
+    numbers = of_nvidia(cuda, [f"NVML_ERROR_{name}" for name in known], tmp_path)
+    assert dict(zip(known, numbers, strict=True)) == {name: errors[name] for name in known}
     assert cuda == "12" or set(known) == set(errors)
 
 
 def test_the_probe_reads_a_fabric_as_nvidia_lays_it_out(tmp_path: Path) -> None:
     names = {"cluster_uuid": "clusterUuid", "health_mask": "healthMask", "health_summary": "healthSummary"}
     names |= {"status": "status", "clique": "cliqueId", "state": "state"}
-    asked = [f"offsetof(nvmlGpuFabricInfo_v3_t, {theirs})" for theirs in names.values()]
-    data = of_nvidia("13", ["sizeof(nvmlGpuFabricInfo_v3_t)", *asked], tmp_path)
-    assert data == (ctypes.sizeof(_FabricInfo), *(getattr(_FabricInfo, ours).offset for ours in names))
+    expressions = [f"offsetof(nvmlGpuFabricInfo_v3_t, {theirs})" for theirs in names.values()]
+    offsets = of_nvidia("13", ["sizeof(nvmlGpuFabricInfo_v3_t)", *expressions], tmp_path)
+    assert offsets == (ctypes.sizeof(_FabricInfo), *(getattr(_FabricInfo, ours).offset for ours in names))
 
 
 @versions
@@ -151,6 +151,6 @@ def test_the_probe_asks_for_nvlink_errors_by_nvidia_s_numbers(cuda: str, tmp_pat
 @versions
 def test_the_probe_counts_slowdowns_by_the_numbers_of_both_headers(cuda: str, tmp_path: Path) -> None:
     reasons = [f"NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_{name}_SLOWDOWN" for name in ("THERM", "POWER_BRAKE")]
-    data = of_nvidia(cuda, ["NVML_FI_DEV_PERF_POLICY_THERMAL", *reasons], tmp_path)
-    assert set(data) <= set(SLOWDOWN)
-    assert data[1:] == {"12": (252, 253), "13": (270, 271)}[cuda]
+    ids = of_nvidia(cuda, ["NVML_FI_DEV_PERF_POLICY_THERMAL", *reasons], tmp_path)
+    assert set(ids) <= set(SLOWDOWN)
+    assert ids[1:] == {"12": (252, 253), "13": (270, 271)}[cuda]

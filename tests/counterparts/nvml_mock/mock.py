@@ -52,9 +52,11 @@ def folder() -> Path:
 def needs_mock() -> pytest.MarkDecorator:
     """Skip a test without the mock, and say what to set."""
     is_there = bool(os.environ.get(VARIABLE)) and all((folder() / name).exists() for name in FILES)
-    words = f"set {VARIABLE} to a folder with libnvidia-ml.so.1, nvml-mock-ctl and mock-nvml-config-*.yaml, built from "
-    words += "NVIDIA/k8s-test-infra: no registry has it (Go's module proxy refuses it)"
-    return pytest.mark.skipif(not is_there, reason=words)
+    reason = (
+        f"set {VARIABLE} to a folder with libnvidia-ml.so.1, nvml-mock-ctl and mock-nvml-config-*.yaml, built from "
+    )
+    reason += "NVIDIA/k8s-test-infra: no registry has it (Go's module proxy refuses it)"
+    return pytest.mark.skipif(not is_there, reason=reason)
 
 
 def probed_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
@@ -91,10 +93,10 @@ def environment(profile: str, scratch: Path) -> dict[str, str]:
 
 def stub(scratch: Path) -> Path:
     """A library with the functions that the mock leaves undefined, without which it does not load."""
-    data = subprocess.run(
+    symbols = subprocess.run(
         ["nm", "-D", "--undefined-only", folder() / FILES[0]], check=True, capture_output=True, text=True
     )
-    names = [line.split()[-1] for line in data.stdout.splitlines() if " nvml" in line]
+    names = [line.split()[-1] for line in symbols.stdout.splitlines() if " nvml" in line]
     source, built = scratch / "stub.c", scratch / "libstub.so"
     source.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in names))
     built.write_bytes(shared_library(source, built.name))

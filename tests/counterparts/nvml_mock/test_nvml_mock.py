@@ -106,13 +106,13 @@ def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_values(
     assert "GPU 3: does not answer (GPU_IS_LOST)" in results["temperature"].message
 
 
-@pytest.mark.parametrize(("fault", "expected", "words"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
+@pytest.mark.parametrize(("fault", "expected", "message"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
 def test_each_fault_is_found_by_its_check(
-    fault: str, expected: dict[str, Verdict], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str, expected: dict[str, Verdict], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = evaluated(probed_mock("h100", tmp_path, monkeypatch, fault), H100)
     assert findings(results) == expected
-    assert not words or words in results[next(iter(expected))].message
+    assert not message or message in results[next(iter(expected))].message
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -127,8 +127,8 @@ def test_an_unhealthy_fabric_is_named(
     assert f"GPU 3: fabric health: {FABRIC_HEALTH[condition]}; expected" in results["fabric_state"].message
 
 
-def is_error(data: object) -> bool:
-    return isinstance(data, dict) and "error" in data
+def is_error(value: object) -> bool:
+    return isinstance(value, dict) and "error" in value
 
 
 @needs_nodes

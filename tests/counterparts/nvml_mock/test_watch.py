@@ -43,8 +43,8 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
             yield made
 
 
-def put(node: Node, fault: OfGpu, words: str) -> None:
-    command, *rest = words.split()
+def put(node: Node, fault: OfGpu, text: str) -> None:
+    command, *rest = text.split()
     inject(PROFILE, Path(node.root / "run"), " ".join([command, "--gpu", str(fault.gpu), *rest]))
 
 
@@ -89,9 +89,9 @@ GPM = ("sm", "tensor", "nvlink", "pcie")
 def sampled(profile: str, scratch: Path, *faults: str) -> list[list[dict[str, float | None]]]:
     """The sampler's report on that machine's GPUs at three ticks."""
     inject(profile, scratch, *faults)
-    words = [sys.executable, "-c", SAMPLED]
+    command = [sys.executable, "-c", SAMPLED]
     ran = subprocess.run(
-        words, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **environment(profile, scratch)}
+        command, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **environment(profile, scratch)}
     )
     return json.loads(ran.stdout)
 

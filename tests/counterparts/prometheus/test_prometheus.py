@@ -60,13 +60,13 @@ def exporter(folder: Path) -> Iterator[str]:
     """node_exporter with only its textfile collector."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    words: list[str | Path] = [installed.folder("prometheus") / "node_exporter", "--collector.disable-defaults"]
+    command: list[str | Path] = [installed.folder("prometheus") / "node_exporter", "--collector.disable-defaults"]
     more = ["--collector.textfile", f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"]
-    process = subprocess.Popen([*words, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     try:
-        said = next((line for line in process.stdout if "Listening on" in line), "")
-        assert address in said
+        listening = next((line for line in process.stdout if "Listening on" in line), "")
+        assert address in listening
         yield f"http://{address}/metrics"
     finally:
         process.kill()

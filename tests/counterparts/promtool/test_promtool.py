@@ -21,10 +21,10 @@ RULES = [
 ]
 
 
-def promtool(*words: str, folder: Path) -> str:
+def promtool(*arguments: str, folder: Path) -> str:
     """promtool's output, which must report no problem."""
     program = installed.folder("promtool") / "usr" / "bin" / "promtool"
-    done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -39,8 +39,8 @@ def test_each_rule_fires_when_it_should_and_not_otherwise(tmp_path: Path, rules:
 
 def test_what_the_dashboard_asks_is_promql(tmp_path: Path) -> None:
     dashboard = json.loads((INTEGRATIONS / "grafana" / "watch.json").read_text())
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    words = [one.replace("$__rate_interval", "5m").replace("$", "") for one in asked]
-    rules = [{"record": f"asked:{number}", "expr": one} for number, one in enumerate(words)]
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    queries = [expression.replace("$__rate_interval", "5m").replace("$", "") for expression in expressions]
+    rules = [{"record": f"asked:{number}", "expr": query} for number, query in enumerate(queries)]
     (tmp_path / "asked.yml").write_text(json.dumps({"groups": [{"name": "asked", "rules": rules}]}))
-    assert f"{len(words)} rules found" in promtool("check", "rules", "asked.yml", folder=tmp_path)
+    assert f"{len(queries)} rules found" in promtool("check", "rules", "asked.yml", folder=tmp_path)

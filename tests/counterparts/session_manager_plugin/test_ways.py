@@ -35,9 +35,9 @@ class Plugin:
         """Its output and exit status; a pipe as input stays open until then."""
         session = {"SessionId": SESSION, "TokenValue": f"token-of-{SESSION}", "StreamUrl": self.stream_url}
         request = json.dumps({"Target": "i-0123456789abcdef0"})
-        words = [str(self.program), RESPONSE, "us-west-2", "StartSession", "", request, "http://127.0.0.1:9"]
+        command = [str(self.program), RESPONSE, "us-west-2", "StartSession", "", request, "http://127.0.0.1:9"]
         variables = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", RESPONSE: json.dumps(session)}
-        with subprocess.Popen(words, env=os.environ | variables, stdin=stdin, stdout=subprocess.PIPE) as running:
+        with subprocess.Popen(command, env=os.environ | variables, stdin=stdin, stdout=subprocess.PIPE) as running:
             assert running.stdout
             return running.stdout.read(), running.wait()
 
@@ -63,11 +63,11 @@ def test_it_ends_with_the_end_of_its_input_and_calls_that_a_success(plugin: Plug
 
 
 def test_it_prints_its_version(plugin: Plugin) -> None:
-    data = subprocess.run([plugin.program, "--version"], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"\d+(\.\d+){3}\n", data.stdout)
+    ended = subprocess.run([plugin.program, "--version"], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\d+(\.\d+){3}\n", ended.stdout)
 
 
 def test_it_takes_what_is_no_session_for_the_name_of_nothing(plugin: Plugin) -> None:
-    words: list[str | Path] = [plugin.program, "no session", "us-west-2", "StartSession", "", '{"Target": ""}', ""]
-    data = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
-    assert data.stdout.startswith("Cannot perform start session: invalid character ")
+    command: list[str | Path] = [plugin.program, "no session", "us-west-2", "StartSession", "", '{"Target": ""}', ""]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("Cannot perform start session: invalid character ")

@@ -31,14 +31,14 @@ def alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Out
     return output_of(installed, tmp_path_factory.mktemp("alone") / "run")
 
 
-def output_of(ran: Installed, folder: Path, *words: str) -> Outcome:
+def output_of(ran: Installed, folder: Path, *arguments: str) -> Outcome:
     """The exit code, and verdict and message by check and node."""
     folder.mkdir()
-    made = ran.pytest(folder, *PACKAGED, "--results", "results.jsonl", *words)
+    made = ran.pytest(folder, *PACKAGED, "--results", "results.jsonl", *arguments)
     assert "Traceback" not in made.stdout + made.stderr, made.stdout + made.stderr
     results = read_results(folder / "results.jsonl")
     assert results, made.stdout + made.stderr
-    return made.returncode, {(one.check, one.node): (one.verdict.value, one.message) for one in results}
+    return made.returncode, {(result.check, result.node): (result.verdict.value, result.message) for result in results}
 
 
 ONE_EACH = {
@@ -55,16 +55,16 @@ OF_ALL = pytest.param(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "options",
     [
-        *(pytest.param(words, id=name, marks=pytest.mark.in_turn(name)) for name, words in ONE_EACH.items()),
+        *(pytest.param(options, id=name, marks=pytest.mark.in_turn(name)) for name, options in ONE_EACH.items()),
         OF_ALL,
     ],
 )
 def test_beside_a_plugin_the_verdicts_are_the_same(
-    alone: Outcome, beside_others: Installed, tmp_path: Path, words: list[str]
+    alone: Outcome, beside_others: Installed, tmp_path: Path, options: list[str]
 ) -> None:
-    assert output_of(beside_others, tmp_path / "beside", *words) == alone
+    assert output_of(beside_others, tmp_path / "beside", *options) == alone
 
 
 def test_allure_has_every_check_and_how_it_ended(beside_others: Installed, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_allure_has_every_check_and_how_it_ended(beside_others: Installed, tmp_p
 
 
 def test_allure_has_pairs_that_are_known_only_when_the_tests_run(beside_others: Installed, tmp_path: Path) -> None:
-    words = ("--pyargs", "clusterproof.checks", "--cluster", "local", "-m", "perf", "-k", "pairwise", "--no-report")
-    ran = beside_others.pytest(tmp_path, *words, "-p", "no:randomly", "--alluredir", "allure")
+    arguments = ("--pyargs", "clusterproof.checks", "--cluster", "local", "-m", "perf", "-k", "pairwise", "--no-report")
+    ran = beside_others.pytest(tmp_path, *arguments, "-p", "no:randomly", "--alluredir", "allure")
     assert "no two nodes are alike" in ran.stdout, ran.stdout + ran.stderr
     assert "the check itself broke" not in ran.stdout, ran.stdout
 

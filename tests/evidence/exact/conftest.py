@@ -10,7 +10,7 @@ from bench.real_runs import torch_python
 @pytest.fixture(scope="module")
 def python() -> str:
     """A Python with PyTorch. Skips if there is none."""
-    found = torch_python(None)
-    if found is None:
+    path = torch_python(None)
+    if path is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")
-    return found
+    return path

@@ -9,11 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def printed_by(python: str, program: str, *words: str) -> str:
+def printed_by(python: str, program: str, *arguments: str) -> str:
     """The last line that a module of these tests prints there."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}
     ran = subprocess.run(
-        [python, "-m", program, *words], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        [python, "-m", program, *arguments], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
     return ran.stdout.splitlines()[-1]

@@ -30,12 +30,12 @@ def flipped(what: str, passes: range, bit: int) -> Change:
 def whole_digests() -> list[str]:
     """Digests of one matrix, and of the same matrix with each bit of one element flipped in turn."""
     matrix = torch.arange(64, dtype=torch.float32).reshape(8, 8)
-    found = [digest_of([matrix])]
+    hashes = [digest_of([matrix])]
     for bit in range(32):
         other = matrix.clone()
         other.view(torch.int32)[3, 4] ^= (1 << bit) - (1 << 32 if bit == 31 else 0)
-        found.append(digest_of([other]))
-    return [*found, digest_of([matrix.flip(0)]), digest_of([matrix, matrix]), digest_of([matrix * 0, matrix])]
+        hashes.append(digest_of([other]))
+    return [*hashes, digest_of([matrix.flip(0)]), digest_of([matrix, matrix]), digest_of([matrix * 0, matrix])]
 
 
 def lost(number: int, step: int, name: str, matrices: list[Any]) -> None:
@@ -60,8 +60,8 @@ CASES: dict[str, Change] = {
 
 def trained(change: Change) -> dict[str, Any]:
     """The answer of a process that takes the steps."""
-    (found,) = forked([lambda: ({"types": types} for types in repeated("cpu", SMALL, 0.0, change))], 600.0)
-    return found
+    (result,) = forked([lambda: ({"types": types} for types in repeated("cpu", SMALL, 0.0, change))], 600.0)
+    return result
 
 
 if __name__ == "__main__":
@@ -70,7 +70,7 @@ if __name__ == "__main__":
     digests = {"digests": whole_digests()}
     if case == "software":
         loaded = [CDLL(path) for path in sys.argv[2:]]
-        found: dict[str, Any] = {"software": software()}
+        report: dict[str, Any] = {"software": software()}
     else:
-        found = digests if case == "digests" else trained(CASES[case])
-    sys.stdout.write(json.dumps(found))
+        report = digests if case == "digests" else trained(CASES[case])
+    sys.stdout.write(json.dumps(report))

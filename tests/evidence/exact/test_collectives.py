@@ -20,27 +20,31 @@ ONCE = "which cannot be told yet"
 def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0) -> dict[str, Any]:
     """The answers of one node's ranks."""
     program = "tests.evidence.exact.collectives_with_torch"
-    found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
-    return found
+    report: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
+    return report
 
 
-def said_of(found: dict[str, Any]) -> str:
+def description_of(report: dict[str, Any]) -> str:
     """The conclusion from them."""
-    return Blame.of([NodeResult(found)]).description
+    return Blame.of([NodeResult(report)]).description
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, ranks: int) -> None:
-    found = collectives(python, ranks, "clean", budget_s=1.0)
-    assert [one["rank"] for one in found["answers"]] == [*range(ranks)]
-    made = {(one["operation"], one["type"]) for one in found["answers"][0]["operations"] if "why" not in one}
+    report = collectives(python, ranks, "clean", budget_s=1.0)
+    assert [answer["rank"] for answer in report["answers"]] == [*range(ranks)]
+    made = {
+        (operation["operation"], operation["type"])
+        for operation in report["answers"][0]["operations"]
+        if "why" not in operation
+    }
     names = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all"}
     assert {name for name, _ in made} == names
     assert ("all_reduce", "int8") in made
-    operations = [operation for one in found["answers"] for operation in one["operations"]]
+    operations = [operation for answer in report["answers"] for operation in answer["operations"]]
     rounds = {operation["rounds"] for operation in operations if "why" not in operation}
     assert len(rounds) == 1  # all ranks made the same number
-    assert said_of(found) == ""
+    assert description_of(report) == ""
 
 
 FAULTS = [
@@ -60,39 +64,39 @@ FAULTS = [
     ("fault", "ranks"), each_with_some(FAULTS, [4, 8]), ids=lambda value: value[0] if isinstance(value, tuple) else None
 )
 def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, fault: tuple[str, str]) -> None:
-    case, words = fault
-    said = said_of(collectives(python, ranks, case))
-    assert words.format(last=ranks - 1) in said
+    case, message = fault
+    description = description_of(collectives(python, ranks, case))
+    assert message.format(last=ranks - 1) in description
 
 
 def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_link(python: str) -> None:
     case = "an element that one rank sends to another"
-    once = said_of(collectives(python, 4, case))
+    once = description_of(collectives(python, 4, case))
     assert "1 wrong in all-to-all of int32" in once
     assert once.endswith(ONCE)
-    found = collectives(python, 4, case, budget_s=2.0)
-    if found["answers"][0]["rounds"] <= 3:  # on a busy machine
-        found = collectives(python, 4, case, budget_s=60.0)
-    assert found["answers"][0]["rounds"] > 3
-    assert said_of(found).endswith(": the link between GPU 1 and GPU 2")
+    report = collectives(python, 4, case, budget_s=2.0)
+    if report["answers"][0]["rounds"] <= 3:  # on a busy machine
+        report = collectives(python, 4, case, budget_s=60.0)
+    assert report["answers"][0]["rounds"] > 3
+    assert description_of(report).endswith(": the link between GPU 1 and GPU 2")
 
 
 def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: str) -> None:
     answers = collectives(python, 4, "a rank that dies")["answers"]
     assert answers[2]["error"] == "SystemExit: 3"
-    assert all("error" in one for one in answers)
+    assert all("error" in answer for answer in answers)
 
 
 def test_what_ranks_saw_before_another_died_is_kept(python: str) -> None:
-    found = collectives(python, 4, "a rank that dies after a wrong sum")
-    assert found["answers"][2]["error"] == "SystemExit: 3"
-    assert all("error" in one for one in found["answers"])
-    assert "100 elements from 100 on, without that of rank 2): GPU 2" in said_of(found)
+    report = collectives(python, 4, "a rank that dies after a wrong sum")
+    assert report["answers"][2]["error"] == "SystemExit: 3"
+    assert all("error" in answer for answer in report["answers"])
+    assert "100 elements from 100 on, without that of rank 2): GPU 2" in description_of(report)
 
 
 def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str) -> None:
     answers = collectives(python, 4, "a rank that hangs", within_s=8.0)["answers"]
-    assert [one["error"] for one in answers] == ["no answer in 3 s"] * 4
+    assert [answer["error"] for answer in answers] == ["no answer in 3 s"] * 4
 
 
 @pytest.mark.parametrize(
@@ -104,15 +108,15 @@ def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str)
     ],
 )
 def test_without_a_gpu_for_each_rank_nothing_is_exchanged(python: str, case: str, within_s: float, why: str) -> None:
-    found = collectives(python, 4, case, within_s=within_s)
-    assert (found["backend"], found["answers"]) == ("nccl", [{"error": why}] * 4)
+    report = collectives(python, 4, case, within_s=within_s)
+    assert (report["backend"], report["answers"]) == ("nccl", [{"error": why}] * 4)
 
 
 def test_no_result_is_compared_of_a_collective_that_nccl_has_aborted(
     python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as sites set it
-    assert [one.get("error") for one in collectives(python, 2, "how ranks end")["answers"]] == [None, None]
+    assert [answer.get("error") for answer in collectives(python, 2, "how ranks end")["answers"]] == [None, None]
 
 
 def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(
@@ -120,5 +124,5 @@ def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     answers = collectives(python, 2, "where ranks meet")["answers"]
-    assert [one.get("error") for one in answers] == [None, None]
+    assert [answer.get("error") for answer in answers] == [None, None]
     assert [*tmp_path.iterdir()] == []

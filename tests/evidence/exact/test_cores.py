@@ -20,12 +20,12 @@ REQUEST: dict[str, Any] = {"kinds": "", "budget_s": 0.1, "seed": 1, "within_s": 
 @pytest.mark.long
 def test_every_core_of_this_machine_computes_right(capsys: pytest.CaptureFixture[str]) -> None:
     cores.main(REQUEST)
-    found = json.loads(capsys.readouterr().out)
-    assert (found["wrong"], found["errors"]) == ([], [])
-    assert {one["type"]: one["cores"] for one in found["types"]} == dict.fromkeys(
-        ("scalar", "SHA-256", "memory"), found["cores"]
+    report = json.loads(capsys.readouterr().out)
+    assert (report["wrong"], report["errors"]) == ([], [])
+    assert {entry["type"]: entry["cores"] for entry in report["types"]} == dict.fromkeys(
+        ("scalar", "SHA-256", "memory"), report["cores"]
     )
-    assert found["memory_mib"] == 8 * found["cores"]
+    assert report["memory_mib"] == 8 * report["cores"]
 
 
 def test_a_dot_product_that_is_wrong_is_found_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,9 +44,9 @@ def test_what_a_core_had_wrong_before_its_process_died_is_kept(monkeypatch: pyte
     monkeypatch.setattr(cores, "FIRST", b"exacu")
     monkeypatch.setattr(cores, "memory", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {min(CORES)})
-    found = cores.measured(REQUEST)
-    assert [(wrong["core"], wrong["where"]) for wrong in found["wrong"]] == [(min(CORES), "a chain of hashes")]
-    assert found["errors"] == [{"core": min(CORES), "error": "its process ended with signal 9 and no answer"}]
+    report = cores.measured(REQUEST)
+    assert [(wrong["core"], wrong["where"]) for wrong in report["wrong"]] == [(min(CORES), "a chain of hashes")]
+    assert report["errors"] == [{"core": min(CORES), "error": "its process ended with signal 9 and no answer"}]
 
 
 def test_what_many_cores_have_wrong_stays_within_an_answer_and_hides_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,10 +54,10 @@ def test_what_many_cores_have_wrong_stays_within_an_answer_and_hides_no_core(mon
     answer = {"types": [{"type": name, "products": 1, "wrong": wrong} for name in ("scalar", "memory")]}
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {*range(192)})
     monkeypatch.setattr(cores, "forked", lambda *_: [answer] * 192)
-    found = cores.measured(REQUEST)
-    assert {wrong["core"] for wrong in found["wrong"]} == {*range(192)}
-    assert [one["wrong_cores"] for one in found["types"]] == [192, 192]
-    assert len(json.dumps(found)) < MAX_OUTPUT_BYTES
+    report = cores.measured(REQUEST)
+    assert {wrong["core"] for wrong in report["wrong"]} == {*range(192)}
+    assert [entry["wrong_cores"] for entry in report["types"]] == [192, 192]
+    assert len(json.dumps(report)) < MAX_OUTPUT_BYTES
 
 
 class Memory(bytearray):

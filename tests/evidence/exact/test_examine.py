@@ -14,18 +14,18 @@ pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 def examined(python: str, case: str) -> dict[str, Any]:
     """The output of one case of the program."""
-    found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.with_torch", case))
-    return found
+    report: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.with_torch", case))
+    return report
 
 
 def test_products_without_a_fault_are_right_in_every_data_set_and_its_complement(python: str) -> None:
-    found = examined(python, "clean")
-    assert {name: one["wrong_products"] for name, one in found.items()} == {"float64": 0, "float32": 0}
-    for one in found.values():
-        assert one["products"] >= 2 * len(one["sets"]) > 0
-        names = {name for name in one["sets"] if not name.endswith(", complement")}
-        assert {f"{name}, complement" for name in names} < one["sets"].keys()
-        assert one["toggled"]["left"] == [one["toggled"]["left"][1]] * 2
+    by_type = examined(python, "clean")
+    assert {name: report["wrong_products"] for name, report in by_type.items()} == {"float64": 0, "float32": 0}
+    for report in by_type.values():
+        assert report["products"] >= 2 * len(report["sets"]) > 0
+        names = {name for name in report["sets"] if not name.endswith(", complement")}
+        assert {f"{name}, complement" for name in names} < report["sets"].keys()
+        assert report["toggled"]["left"] == [report["toggled"]["left"][1]] * 2
 
 
 def test_a_bit_that_is_stuck_in_a_lane_comes_each_time_the_product_is_repeated(python: str) -> None:
@@ -35,9 +35,9 @@ def test_a_bit_that_is_stuck_in_a_lane_comes_each_time_the_product_is_repeated(p
 
 
 def test_a_bit_that_flips_once_does_not_come_again(python: str) -> None:
-    found = examined(python, "once")["float64"]
-    (wrong,) = found["wrong"]
-    assert (found["wrong_products"], wrong["where"], wrong["bits"], wrong["elements"]) == (
+    report = examined(python, "once")["float64"]
+    (wrong,) = report["wrong"]
+    assert (report["wrong_products"], wrong["where"], wrong["bits"], wrong["elements"]) == (
         1,
         "row 5, column 11",
         [40],
@@ -61,23 +61,26 @@ def test_a_library_that_adds_up_in_fewer_bits_than_the_type_is_no_fault_of_the_d
 
 
 def test_what_was_wrong_before_a_device_broke_down_is_kept(python: str) -> None:
-    found = examined(python, "lost")
-    assert found["error"] == "RuntimeError: CUDA error: unspecified launch failure"
-    assert (found["float64"]["wrong"][0]["where"], found["float64"]["wrong"][0]["bits"]) == ("row 5, column 11", [40])
+    by_type = examined(python, "lost")
+    assert by_type["error"] == "RuntimeError: CUDA error: unspecified launch failure"
+    assert (by_type["float64"]["wrong"][0]["where"], by_type["float64"]["wrong"][0]["bits"]) == (
+        "row 5, column 11",
+        [40],
+    )
 
 
 def test_what_results_are_held_against_is_made_again_where_its_checksums_disagree(python: str) -> None:
-    found = examined(python, "reference")["float32"]
-    wrong = found["wrong"][0]
+    report = examined(python, "reference")["float32"]
+    wrong = report["wrong"][0]
     assert (wrong["set"], wrong["where"]) == ("float64 for wide by narrow", "row 3, column 4")
-    assert (wrong["again"], wrong["of"], wrong["alike"], found["products"] > 0) == (2, 2, True, True)
+    assert (wrong["again"], wrong["of"], wrong["alike"], report["products"] > 0) == (2, 2, True, True)
 
 
 @pytest.mark.parametrize("case", ["blind", "imagining"])
 def test_a_device_that_compares_wrong_has_not_multiplied_right(python: str, case: str) -> None:
-    found = examined(python, case)["float64"]
-    assert found["wrong_products"] > 0
-    assert found["wrong"][0]["where"] == "the comparison of results"
+    report = examined(python, case)["float64"]
+    assert report["wrong_products"] > 0
+    assert report["wrong"][0]["where"] == "the comparison of results"
 
 
 def test_a_device_that_has_the_simplest_product_wrong_is_no_matter_of_its_library(python: str) -> None:

@@ -21,7 +21,7 @@ def at(*places: tuple[int, int]) -> list[WrongElement]:
 
 
 @pytest.mark.parametrize(
-    ("places", "words"),
+    ("places", "description"),
     [
         ([(5, 9)], "row 5, column 9"),
         ([(5, 9), (5, 10), (5, 12)], "row 5 (3 columns)"),
@@ -34,8 +34,8 @@ def at(*places: tuple[int, int]) -> list[WrongElement]:
         ([(0, 0), (300, 6), (900, 1000)], "3 rows, 3 columns, 2 apart"),
     ],
 )
-def test_elements_are_a_row_a_column_a_tile_or_a_lane(places: list[tuple[int, int]], words: str) -> None:
-    assert location_in_words(at(*places)) == words
+def test_elements_are_a_row_a_column_a_tile_or_a_lane(places: list[tuple[int, int]], description: str) -> None:
+    assert location_in_words(at(*places)) == description
 
 
 def test_the_bits_that_differ_are_numbered_from_the_lowest() -> None:

@@ -20,14 +20,14 @@ from clusterproof.plugins.evidence.exact.on_node.operands import (
 )
 
 KINDS = of_settings(exact_kinds_setting())
-SETS = [(kind, data) for kind in KINDS for data in data_sets(kind, 8192)]
-NAMES = [f"{kind.name}: {data.name}" for kind, data in SETS]
+SETS = [(kind, operands) for kind in KINDS for operands in data_sets(kind, 8192)]
+NAMES = [f"{kind.name}: {operands.name}" for kind, operands in SETS]
 
 
-def terms_of(data: Operands, random: Random) -> list[int]:
+def terms_of(operands: Operands, random: Random) -> list[int]:
     """The products in one sum, with random signs."""
-    (low, high), (least, most) = magnitudes(data.left_bits), magnitudes(data.right_bits)
-    count = 1 if data.is_selecting else data.terms
+    (low, high), (least, most) = magnitudes(operands.left_bits), magnitudes(operands.right_bits)
+    count = 1 if operands.is_selecting else operands.terms
     return [random.choice((-1, 1)) * random.randint(low, high) * random.randint(least, most) for _ in range(count)]
 
 
@@ -37,18 +37,22 @@ def rounded(value: int, bits: int) -> int:
     return (abs(value) >> beyond << beyond) * (1 if value >= 0 else -1)
 
 
-@pytest.mark.parametrize(("kind", "data"), SETS, ids=NAMES)
-def test_the_largest_sum_that_a_data_set_can_have_fits_the_accumulator(kind: Kind, data: Operands) -> None:
-    largest = magnitudes(data.left_bits)[1] * magnitudes(data.right_bits)[1] * (1 if data.is_selecting else data.terms)
+@pytest.mark.parametrize(("kind", "operands"), SETS, ids=NAMES)
+def test_the_largest_sum_that_a_data_set_can_have_fits_the_accumulator(kind: Kind, operands: Operands) -> None:
+    largest = (
+        magnitudes(operands.left_bits)[1]
+        * magnitudes(operands.right_bits)[1]
+        * (1 if operands.is_selecting else operands.terms)
+    )
     assert largest <= 2**kind.accumulator
     assert largest < 2**53  # exact in float64, with which all are compared
-    assert max(data.left_bits, data.right_bits) <= kind.significand
+    assert max(operands.left_bits, operands.right_bits) <= kind.significand
 
 
-@pytest.mark.parametrize(("kind", "data"), SETS, ids=NAMES)
-def test_in_whatever_order_it_is_made_a_sum_is_the_same(kind: Kind, data: Operands) -> None:
+@pytest.mark.parametrize(("kind", "operands"), SETS, ids=NAMES)
+def test_in_whatever_order_it_is_made_a_sum_is_the_same(kind: Kind, operands: Operands) -> None:
     random = Random(1)
-    terms = terms_of(data, random)[:512]
+    terms = terms_of(operands, random)[:512]
     for _ in range(8):
         random.shuffle(terms)
         sum_so_far = 0
@@ -77,14 +81,14 @@ def test_a_flip_of_the_lowest_bit_of_either_operand_changes_the_sum_by_one_at_le
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_bit_of_a_significand_is_put_to_use(kind: Kind) -> None:
-    assert max(data.left_bits for data in data_sets(kind, 8192)) == kind.significand
-    assert len({data.name for data in data_sets(kind, 8192)}) == len(list(data_sets(kind, 8192)))
+    assert max(operands.left_bits for operands in data_sets(kind, 8192)) == kind.significand
+    assert len({operands.name for operands in data_sets(kind, 8192)}) == len(list(data_sets(kind, 8192)))
 
 
-@pytest.mark.parametrize(("_kind", "data"), SETS, ids=NAMES)
-def test_sums_are_of_as_many_terms_as_the_products_of_fp8_take(_kind: Kind, data: Operands) -> None:
-    assert data.terms >= STEP
-    assert data.terms % STEP == 0
+@pytest.mark.parametrize(("_kind", "operands"), SETS, ids=NAMES)
+def test_sums_are_of_as_many_terms_as_the_products_of_fp8_take(_kind: Kind, operands: Operands) -> None:
+    assert operands.terms >= STEP
+    assert operands.terms % STEP == 0
 
 
 def test_the_complement_of_an_integer_has_each_bit_the_other_way_that_varies() -> None:

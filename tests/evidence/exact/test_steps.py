@@ -15,26 +15,26 @@ from tests.testbed.compiled import shared_library
 STEP = 5
 
 
-def told(python: str, case: str, *words: str) -> dict[str, Any]:
+def report_of(python: str, case: str, *arguments: str) -> dict[str, Any]:
     """The output of one case of the program."""
-    found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.steps_with_torch", case, *words))
-    return found
+    report: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.steps_with_torch", case, *arguments))
+    return report
 
 
 @pytest.fixture(scope="module")
 def clean(python: str) -> list[dict[str, Any]]:
     """The steps without a fault, by type."""
-    return list(told(python, "clean")["types"])
+    return list(report_of(python, "clean")["types"])
 
 
 @pytest.mark.long
 @pytest.mark.any_user
 def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, clean: list[dict[str, Any]]) -> None:
-    assert [one["type"] for one in clean] == ["float32", "bfloat16"]
-    assert told(python, "clean")["types"] == clean
-    for one in clean:
-        assert len(set(one["digests"])) == len(one["digests"]) == 16
-        assert (one["differing"], one["passes"]) == ([], 2)
+    assert [entry["type"] for entry in clean] == ["float32", "bfloat16"]
+    assert report_of(python, "clean")["types"] == clean
+    for entry in clean:
+        assert len(set(entry["digests"])) == len(entry["digests"]) == 16
+        assert (entry["differing"], entry["passes"]) == ([], 2)
     assert clean[0]["digests"] != clean[1]["digests"]
 
 
@@ -44,32 +44,32 @@ def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, cl
 def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
     python: str, clean: list[dict[str, Any]], case: str
 ) -> None:
-    for one, right in zip(told(python, case)["types"], clean, strict=True):
-        differs = [own != other for own, other in zip(one["digests"], right["digests"], strict=True)]
+    for entry, right in zip(report_of(python, case)["types"], clean, strict=True):
+        differs = [own != other for own, other in zip(entry["digests"], right["digests"], strict=True)]
         assert differs.index(True) == STEP
-        assert one["differing"] == []  # it repeats: only the other GPUs reveal it
+        assert entry["differing"] == []  # it repeats: only the other GPUs reveal it
 
 
 @pytest.mark.long
 @pytest.mark.any_user
 @pytest.mark.parametrize("case", ["once in the first pass", "once in a later pass"])
 def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: str, case: str) -> None:
-    for one in told(python, case)["types"]:
-        assert one["differing"] == [{"pass": 1, "step": STEP}]
+    for entry in report_of(python, case)["types"]:
+        assert entry["differing"] == [{"pass": 1, "step": STEP}]
 
 
 @pytest.mark.long
 @pytest.mark.any_user
 def test_what_differed_before_a_gpu_was_lost_is_kept(python: str) -> None:
-    found = told(python, "lost after a bit has flipped")
-    assert found["error"] == "RuntimeError: CUDA error: unspecified launch failure"
-    assert found["types"][0]["differing"] == [{"pass": 1, "step": STEP}]
+    report = report_of(python, "lost after a bit has flipped")
+    assert report["error"] == "RuntimeError: CUDA error: unspecified launch failure"
+    assert report["types"][0]["differing"] == [{"pass": 1, "step": STEP}]
 
 
 @pytest.mark.long
 @pytest.mark.any_user
 def test_a_digest_counts_every_bit_and_where_it_is(python: str) -> None:
-    digests = told(python, "digests")["digests"]
+    digests = report_of(python, "digests")["digests"]
     assert len(set(digests)) == len(digests) == 36
 
 
@@ -92,8 +92,8 @@ def test_software_is_alike_only_with_the_same_libraries_inside_and_the_same_over
         path.write_bytes(shared_library(source, name))
         paths.append(str(path))
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
-    found = set(told(python, "software", *paths)["software"])
-    assert {*LIBRARIES, "cuBLAS 12.8.4", "cuBLASLt 120804", "NVIDIA_TF32_OVERRIDE=1"} <= found
+    listed = set(report_of(python, "software", *paths)["software"])
+    assert {*LIBRARIES, "cuBLAS 12.8.4", "cuBLASLt 120804", "NVIDIA_TF32_OVERRIDE=1"} <= listed
 
 
 AGREES, WRONG, EITHER = Opinion.AGREES, Opinion.WRONG, Opinion.EITHER
@@ -101,7 +101,7 @@ SOFTWARE, UNKNOWN = Opinion.SOFTWARE, Opinion.UNKNOWN
 
 
 @pytest.mark.parametrize(
-    ("own", "votes", "said"),
+    ("own", "votes", "expected"),
     [
         ("a", {"a": 8}, AGREES),
         ("a", {"a": 7, "b": 1}, AGREES),
@@ -117,13 +117,13 @@ SOFTWARE, UNKNOWN = Opinion.SOFTWARE, Opinion.UNKNOWN
         ("a", {}, UNKNOWN),
     ],
 )
-def test_who_differs_is_named_by_vote(own: str, votes: dict[str, int], said: Opinion) -> None:
-    assert opinion(own, votes, ["a"]) is said
+def test_who_differs_is_named_by_vote(own: str, votes: dict[str, int], expected: Opinion) -> None:
+    assert opinion(own, votes, ["a"]) is expected
 
 
 @pytest.mark.parametrize(
-    ("beside", "said"),
+    ("beside", "expected"),
     [(["a"], WRONG), (["c", "a"], WRONG), ([], EITHER), (["c"], EITHER), (["b"], EITHER)],
 )
-def test_a_gpu_is_wrong_only_where_another_of_its_node_has_what_most_have(beside: list[str], said: Opinion) -> None:
-    assert opinion("b", {"a": 6, "b": 1, "c": 1}, beside) is said
+def test_a_gpu_is_wrong_only_where_another_of_its_node_has_what_most_have(beside: list[str], expected: Opinion) -> None:
+    assert opinion("b", {"a": 6, "b": 1, "c": 1}, beside) is expected

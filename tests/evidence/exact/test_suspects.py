@@ -55,8 +55,8 @@ def test_the_one_that_explains_everything_best_is_named(cells: list[Cell], ranks
 
 
 def test_one_block_that_was_wrong_once_leaves_its_two_gpus_and_their_link() -> None:
-    found = suspects(seen(between(1, 6, 0)), ONE_NODE)
-    assert set(found) == {Suspect("link", (1, 6)), Suspect("GPU", (1,)), Suspect("GPU", (6,))}
+    accused = suspects(seen(between(1, 6, 0)), ONE_NODE)
+    assert set(accused) == {Suspect("link", (1, 6)), Suspect("GPU", (1,)), Suspect("GPU", (6,))}
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_sums_alone_name_nobody_between_nodes(cells: list[Cell]) -> None:
 
 def test_sums_that_are_wrong_on_all_of_one_node_point_between_the_nodes_not_to_one_gpu_of_it() -> None:
     sums = added("all_reduce", *SECOND, rounds=20) + added("all_reduce", 8, rounds=2)
-    found = suspects(seen(sums + between(3, 12, 0)), TWO_NODES)
-    assert found
-    assert not any(one.kind == "GPU" for one in found)
-    assert {name for one in found for name in named(one)} == {"gpu001", "gpu002"}
+    accused = suspects(seen(sums + between(3, 12, 0)), TWO_NODES)
+    assert accused
+    assert not any(suspect.kind == "GPU" for suspect in accused)
+    assert {name for suspect in accused for name in named(suspect)} == {"gpu001", "gpu002"}
 
 
 def named(suspect: Suspect) -> list[str]:
@@ -145,11 +145,13 @@ def test_a_flood_of_wrong_elements_is_weighed_without_end() -> None:
 def test_of_faults_at_random_the_right_one_is_named_or_none_for_sure(kind: str) -> None:
     random = Random(kind)
     for _ in range(200):
-        one, other = random.sample(EVERYONE, 2)
+        gpu, other = random.sample(EVERYONE, 2)
         pairs = {
-            "GPU": [random.choice([(one, rank), (rank, one)]) for rank in random.choices([*{*EVERYONE} - {one}], k=4)],
-            "link": [random.choice([(one, other), (other, one)]) for _ in range(4)],
+            "GPU": [random.choice([(gpu, rank), (rank, gpu)]) for rank in random.choices([*{*EVERYONE} - {gpu}], k=4)],
+            "link": [random.choice([(gpu, other), (other, gpu)]) for _ in range(4)],
         }[kind]
-        found = suspects(seen([cell for number, pair in enumerate(pairs) for cell in between(*pair, number)]), ONE_NODE)
-        right = Suspect(kind, (one,) if kind == "GPU" else (min(one, other), max(one, other)))
-        assert right in found or len(set(pairs)) < 3, (pairs, found)
+        accused = suspects(
+            seen([cell for number, pair in enumerate(pairs) for cell in between(*pair, number)]), ONE_NODE
+        )
+        right = Suspect(kind, (gpu,) if kind == "GPU" else (min(gpu, other), max(gpu, other)))
+        assert right in accused or len(set(pairs)) < 3, (pairs, accused)

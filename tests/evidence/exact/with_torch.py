@@ -71,13 +71,13 @@ class Operand:
         return unit._replace(multiply=multiply) if kind.name == "float32" else unit
 
 
-def told(
+def reports_of(
     kinds: list[Kind], change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit, budget_s: float = BUDGET_S
 ) -> dict[str, Any]:
     """The reports by type, and why the process ended, unless it ended well."""
-    (found,) = forked([lambda: examine("cpu", kinds, SIZE, LONGEST, budget_s, 1, change)], 600.0)
-    types = {one["type"]: one for one in found.get("types", [])}
-    return {**types, "error": found["error"]} if "error" in found else types
+    (report,) = forked([lambda: examine("cpu", kinds, SIZE, LONGEST, budget_s, 1, change)], 600.0)
+    types = {entry["type"]: entry for entry in report.get("types", [])}
+    return {**types, "error": report["error"]} if "error" in report else types
 
 
 class Lost:
@@ -98,27 +98,27 @@ class Lost:
 def comparing(compare: Callable[[Any, Any], Any]) -> dict[str, Any]:
     """A device with this comparison, and correct products."""
     vars(examination)["differing"] = compare
-    return told(KINDS[:1])
+    return reports_of(KINDS[:1])
 
 
 def reference() -> dict[str, Any]:
     """A device with one wrong element in each float64 product that others are compared with."""
     right = torch.Tensor.__matmul__
 
-    def wrong(one: Any, other: Any) -> Any:
-        product = right(one, other)
+    def wrong(first: Any, other: Any) -> Any:
+        product = right(first, other)
         product[3, 4] += 1
         return product
 
     torch.Tensor.__matmul__ = wrong
-    return told(KINDS[1:])
+    return reports_of(KINDS[1:])
 
 
 def imagined(got: Any, expected: Any) -> Any:
     """Report one element as different that is not."""
-    found = products.differing(got, expected)
-    found[0, 0] = True
-    return found
+    differs = products.differing(got, expected)
+    differs[0, 0] = True
+    return differs
 
 
 def probed(multiply: Callable[[Any, Any], Any], kind: Kind = KINDS[1]) -> dict[str, Any]:
@@ -144,13 +144,13 @@ def short_accumulator(kind: Kind = MOST) -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
-    "clean": lambda: told(KINDS),
-    "stuck": lambda: told(KINDS, altered("float32", stuck)),
-    "once": lambda: told(KINDS, altered("float64", once)),
-    "operand": lambda: told(KINDS, Operand()),
-    "lacking": lambda: told([*KINDS, Kind("float8_e9m9", 4, 14)]),
+    "clean": lambda: reports_of(KINDS),
+    "stuck": lambda: reports_of(KINDS, altered("float32", stuck)),
+    "once": lambda: reports_of(KINDS, altered("float64", once)),
+    "operand": lambda: reports_of(KINDS, Operand()),
+    "lacking": lambda: reports_of([*KINDS, Kind("float8_e9m9", 4, 14)]),
     "short": short_accumulator,
-    "lost": lambda: told(KINDS, Lost()),
+    "lost": lambda: reports_of(KINDS, Lost()),
     "reference": reference,
     "blind": lambda: comparing(lambda got, _: torch.zeros_like(got, dtype=torch.bool)),
     "imagining": lambda: comparing(imagined),

@@ -30,4 +30,4 @@ def changed(**values: object) -> dict[str, Any]:
     """How GPU 3's report differs from a healthy one with these NVML answers; the other GPUs' must not differ."""
     before, after = healthy()["gpus"], value(with_nvml(healthy_p5(), 3, **values))["gpus"]
     assert before[:3] + before[4:] == after[:3] + after[4:]
-    return {key: data for key, data in after[3].items() if data != before[3].get(key)}
+    return {key: reading for key, reading in after[3].items() if reading != before[3].get(key)}

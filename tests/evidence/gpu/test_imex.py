@@ -32,12 +32,12 @@ def put(root: Path, files: Mapping[str, str]) -> Node:
 
 
 def daemon(
-    *words: str, uid: int = 0, pids: str = "77", group: str = SERVICE, comm: str = "nvidia-imex"
+    *arguments: str, uid: int = 0, pids: str = "77", group: str = SERVICE, comm: str = "nvidia-imex"
 ) -> dict[str, str]:
     """A process started 50 s after boot, whose program only root may see."""
     stat = f"77 ({comm}) S {' '.join(['0'] * 18)} {50 * os.sysconf('SC_CLK_TCK')}"
     status = f"Name:\t{comm}\nUid:\t{uid}\t0\t0\t0\nNStgid:\t{pids}\nNSpid:\t{pids}\nNSpgid:\t{pids}\n"
-    cmdline = "\0".join(["/usr/bin/nvidia-imex", *words, ""])
+    cmdline = "\0".join(["/usr/bin/nvidia-imex", *arguments, ""])
     files = {"comm": comm, "status": status, "cmdline": cmdline, "stat": stat, "cgroup": group}
     return {f"/proc/77/{name}": text for name, text in files.items()}
 
@@ -47,15 +47,15 @@ def read(root: Path, files: Mapping[str, str]) -> Any:
 
 
 def test_the_file_that_the_daemon_was_given_is_read(tmp_path: Path) -> None:
-    data = read(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG)})
-    assert data["nodes"] == ["10.0.0.1", "10.0.0.2"]
-    assert data["daemon"] == {"config": CONFIG, "active_s": 950.0}
+    report = read(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG)})
+    assert report["nodes"] == ["10.0.0.1", "10.0.0.2"]
+    assert report["daemon"] == {"config": CONFIG, "active_s": 950.0}
 
 
 @pytest.mark.parametrize("words", [(), ("-c", "relative.cfg"), ("-c",)])
 def test_a_daemon_without_one_has_the_usual_file(tmp_path: Path, words: tuple[str, ...]) -> None:
-    data = read(tmp_path, {**USUAL, **daemon(*words)})
-    assert (data["nodes"], data["daemon"]["config"]) == (["10.9.9.1"], "")
+    report = read(tmp_path, {**USUAL, **daemon(*words)})
+    assert (report["nodes"], report["daemon"]["config"]) == (["10.9.9.1"], "")
 
 
 def test_root_knows_the_daemon_by_its_program(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_root_knows_the_daemon_by_its_program(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_user_or_a_pod_runs_names_no_file(tmp_path: Path, process: dict[str, Any]) -> None:
-    data = read(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG, **process)})
-    assert (data["nodes"], data["daemon"]) == (["10.9.9.1"], None)
+    report = read(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG, **process)})
+    assert (report["nodes"], report["daemon"]) == (["10.9.9.1"], None)
 
 
 @pytest.mark.parametrize("path", [CONFIG, LIST])
@@ -125,9 +125,9 @@ Domain State: DEGRADED
 
 
 def test_the_table_of_an_older_program_has_no_versions() -> None:
-    found = read_domain(OLDER)
-    (node,) = found.nodes
-    assert found.state == "UP"
+    status = read_domain(OLDER)
+    (node,) = status.nodes
+    assert status.state == "UP"
     assert (node.number, node.host, node.status, node.version, dict(node.links)) == (
         *(0, "10.136.206.48", "READY", ""),
         {0: "CONNECTED"},
@@ -135,14 +135,14 @@ def test_the_table_of_an_older_program_has_no_versions() -> None:
 
 
 def test_each_letter_of_the_table_is_the_word_that_the_json_has() -> None:
-    found = read_domain(NEWER)
-    assert found.state == "DEGRADED"
-    assert [(node.status, node.version) for node in found.nodes] == [
+    status = read_domain(NEWER)
+    assert status.state == "DEGRADED"
+    assert [(node.status, node.version) for node in status.nodes] == [
         ("READY", "570.172"),
         ("READY", "570.172"),
         ("UNAVAILABLE", "570.172"),
     ]
-    assert [dict(node.links) for node in found.nodes] == [
+    assert [dict(node.links) for node in status.nodes] == [
         {0: "CONNECTED", 1: "CONNECTED", 2: "VERSION_MISMATCH"},
         {0: "CONNECTED", 1: "CONNECTED", 2: "NEVER_CONNECTED"},
         {0: "INVALID", 1: "NODE_MAP_MISMATCH", 2: "CONNECTED"},
@@ -150,16 +150,19 @@ def test_each_letter_of_the_table_is_the_word_that_the_json_has() -> None:
 
 
 def test_the_json_says_the_same_and_host_names() -> None:
-    found = read_domain("some warning\n" + domain("580.173.02", {2: "INVALID"}))
-    assert found.state == "UP"
-    assert [(node.host, node.host_name) for node in found.nodes][:2] == [("10.1.2.9", "gpu001"), ("10.1.2.1", "gpu002")]
-    assert dict(found.nodes[0].links) == {0: "CONNECTED", 1: "CONNECTED", 2: "INVALID", 3: "CONNECTED"}
+    status = read_domain("some warning\n" + domain("580.173.02", {2: "INVALID"}))
+    assert status.state == "UP"
+    assert [(node.host, node.host_name) for node in status.nodes][:2] == [
+        ("10.1.2.9", "gpu001"),
+        ("10.1.2.1", "gpu002"),
+    ]
+    assert dict(status.nodes[0].links) == {0: "CONNECTED", 1: "CONNECTED", 2: "INVALID", 3: "CONNECTED"}
 
 
 @pytest.mark.parametrize("text", [OLDER, NEWER, domain("580.173.02")])
 def test_a_capture_of_either_form_is_the_collector(text: str) -> None:
-    data, _ = read_text(text)
-    assert data["imex"]["domain"]["output"].strip() == text.strip()  # type: ignore[index]
+    collectors, _ = read_text(text)
+    assert collectors["imex"]["domain"]["output"].strip() == text.strip()  # type: ignore[index]
 
 
 @pytest.mark.parametrize("text", ["", "Failed to connect", '{"status": "UP", "nodes": {}}', '{"nodes": [1]}', "{"])

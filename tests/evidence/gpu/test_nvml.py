@@ -87,14 +87,14 @@ HEALTHY: dict[str, Any] = {
 
 @needs_nodes
 def test_a_healthy_node_is_reported_in_full() -> None:
-    data = value(healthy_p5())
-    assert data["init"] is None
-    assert (data["driver"], data["cuda"], data["count"]) == ("580.126.09", 13000, 8)
-    gpu = data["gpus"][3]
+    report = value(healthy_p5())
+    assert report["init"] is None
+    assert (report["driver"], report["cuda"], report["count"]) == ("580.126.09", 13000, 8)
+    gpu = report["gpus"][3]
     assert gpu.pop("uuid").startswith("GPU-")
     assert gpu.pop("serial").isdigit()
     assert gpu == HEALTHY
-    assert [gpu["index"] for gpu in data["gpus"]] == list(range(8))
+    assert [gpu["index"] for gpu in report["gpus"]] == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_fault_is_reported_for_its_gpu_alone(values: dict[str, object], differ
 @needs_nodes
 def test_an_error_stands_in_its_values_place_by_nvmls_own_name(word: str) -> None:
     differs = changed(remap_pending=f"error {word}", pcie_width=f"error {word}")
-    assert {key: data["error"] for key, data in differs.items() if key.startswith(("remap_pending", "pcie"))} == {
+    assert {key: error["error"] for key, error in differs.items() if key.startswith(("remap_pending", "pcie"))} == {
         "remap_pending": word,
         "pcie_width": word,
     }
@@ -162,9 +162,9 @@ def test_a_lost_gpu_costs_the_others_nothing() -> None:
 @pytest.mark.parametrize("word", ["DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH", "UNKNOWN"])
 @needs_nodes
 def test_a_driver_that_does_not_start_is_reported(word: str) -> None:
-    data = value(with_nvml(healthy_p5(), init=f"error {word}"))
-    assert data["init"]["error"] == word
-    assert set(data) == {"init", "init_s"}
+    report = value(with_nvml(healthy_p5(), init=f"error {word}"))
+    assert report["init"]["error"] == word
+    assert set(report) == {"init", "init_s"}
 
 
 @needs_nodes
@@ -183,7 +183,7 @@ def test_an_older_driver_is_asked_the_older_way() -> None:
 def test_what_a_driver_does_not_know_is_an_error_in_its_place() -> None:
     without = "nvmlDeviceGetMarginTemperature,nvmlDeviceGetSramEccErrorStatus,nvmlDeviceGetRowRemapperHistogram"
     gpu = value(with_nvml(healthy_p5(), without=without))["gpus"][3]
-    errors = {key: data["error"] for key, data in gpu.items() if isinstance(data, dict) and "error" in data}
+    errors = {key: field["error"] for key, field in gpu.items() if isinstance(field, dict) and "error" in field}
     assert errors == {
         "temperature_margin_c": "FUNCTION_NOT_FOUND",
         "sram_threshold_exceeded": "FUNCTION_NOT_FOUND",
@@ -217,8 +217,8 @@ def test_what_other_gpus_said_before_one_hung_is_said_and_the_rest_is_unread() -
         evidence = probe_node(node, ["nvml"], SHORT)
     of = Node(Target("gpu001"), evidence)
     assert [gpu.index for gpu in of.gpus] == list(range(8))
-    said = evaluate(node_checks()["gpu.no_uncorrected_ecc"], of)
-    assert (said.verdict, "GPU 0: uncorrected ECC errors: 14" in said.message) == (Verdict.FAIL, True)
+    result = evaluate(node_checks()["gpu.no_uncorrected_ecc"], of)
+    assert (result.verdict, "GPU 0: uncorrected ECC errors: 14" in result.message) == (Verdict.FAIL, True)
     assert "GPU 5" in evaluate(node_checks()["gpu.row_remap"], of).message
     assert evaluate(node_checks()["gpu.driver_answers_in_time"], of).verdict is Verdict.FAIL
 

@@ -51,17 +51,17 @@ def without_functions(*names: str) -> Callable[[str], str]:
     return older
 
 
-def words(gpu: dict[str, Any]) -> dict[str, str]:
+def errors_of(gpu: dict[str, Any]) -> dict[str, str]:
     """NVML's errors for values that a GPU did not report, by key."""
-    return {key: data["error"] for key, data in gpu.items() if isinstance(data, dict) and "error" in data}
+    return {key: field["error"] for key, field in gpu.items() if isinstance(field, dict) and "error" in field}
 
 
 @needs_nodes
 def test_functions_that_a_driver_lacks_are_errors_in_their_places_and_nothing_more() -> None:
-    data = value(with_library(healthy_p5(), *SINCE_515, "nvmlDeviceGetGpuFabricInfo"))
-    for gpu, before in zip(data["gpus"], healthy()["gpus"], strict=True):
+    report = value(with_library(healthy_p5(), *SINCE_515, "nvmlDeviceGetGpuFabricInfo"))
+    for gpu, before in zip(report["gpus"], healthy()["gpus"], strict=True):
         lacking = {"temperature_margin_c", "sram_threshold_exceeded", "fabric"}
-        assert words(gpu) == words(before) | dict.fromkeys(lacking, "FUNCTION_NOT_FOUND")
+        assert errors_of(gpu) == errors_of(before) | dict.fromkeys(lacking, "FUNCTION_NOT_FOUND")
         assert {key: gpu[key] for key in gpu if key not in lacking} == {
             key: before[key] for key in gpu if key not in lacking
         }
@@ -69,13 +69,13 @@ def test_functions_that_a_driver_lacks_are_errors_in_their_places_and_nothing_mo
 
 @needs_nodes
 def test_a_library_with_nothing_but_the_oldest_calls_still_lists_the_gpus() -> None:
-    asked = re.findall(r"\b(nvmlDeviceGet\w+)", fake_source())
+    functions = re.findall(r"\b(nvmlDeviceGet\w+)", fake_source())
     oldest = {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"}
     kept = {"nvmlDeviceGetTemperature", "nvmlDeviceGetMemoryInfo"}  # the fake's newer calls use these
-    data = value(with_library(healthy_p5(), *sorted(set(asked) - oldest - kept)))
-    assert [gpu["name"] for gpu in data["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 8
-    assert set(words(data["gpus"][0]).values()) == {"FUNCTION_NOT_FOUND"}
-    assert data["gpus"][0]["memory_total_mib"] == 81559
+    report = value(with_library(healthy_p5(), *sorted(set(functions) - oldest - kept)))
+    assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 8
+    assert set(errors_of(report["gpus"][0]).values()) == {"FUNCTION_NOT_FOUND"}
+    assert report["gpus"][0]["memory_total_mib"] == 81559
 
 
 def fake_source() -> str:
@@ -85,9 +85,9 @@ def fake_source() -> str:
 @needs_nodes
 def test_a_driver_before_510_reports_its_processes_the_older_way() -> None:
     image = with_nvml(healthy_p5(), 3, processes="1:900")
-    data = value(with_library(image, "nvmlDeviceGetComputeRunningProcesses_v3"))
-    assert [len(gpu["processes"]) for gpu in data["gpus"]] == [0, 0, 0, 1, 0, 0, 0, 0]
-    assert data["gpus"][3]["processes"][0]["memory_mib"] == 900
+    report = value(with_library(image, "nvmlDeviceGetComputeRunningProcesses_v3"))
+    assert [len(gpu["processes"]) for gpu in report["gpus"]] == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert report["gpus"][3]["processes"][0]["memory_mib"] == 900
 
 
 @needs_nodes
@@ -99,7 +99,7 @@ def test_an_older_nvidia_ml_py_costs_what_it_does_not_know_and_nothing_more(monk
     finally:
         payload.payload.cache_clear()
     lacking = dict.fromkeys(("temperature_margin_c", "sram_threshold_exceeded"), "FUNCTION_NOT_FOUND")
-    assert words(gpu) == words(before) | lacking
+    assert errors_of(gpu) == errors_of(before) | lacking
     assert gpu | dict.fromkeys(lacking) == before | dict.fromkeys(lacking)
 
 
@@ -123,9 +123,9 @@ def test_the_fabric_of_an_older_driver_is_read_in_its_form(newest: int) -> None:
     image = with_nvml(with_nvml(healthy_gpu_node("GB300"), 3, fabric_health_mask=1), 3, fabric_version=newest)
     if newest == 1:
         image = with_nvml(image, without="nvmlDeviceGetGpuFabricInfoV")
-    data = value(image)["gpus"][3]["fabric"]
-    assert (data["state"], data["clique"], data["cluster_uuid"]) == (3, 32766, "00000001000000000000000000000001")
-    assert (data["health_mask"], data["health_summary"]) == (1 if newest == 2 else 0, 0)
+    fabric = value(image)["gpus"][3]["fabric"]
+    assert (fabric["state"], fabric["clique"], fabric["cluster_uuid"]) == (3, 32766, "00000001000000000000000000000001")
+    assert (fabric["health_mask"], fabric["health_summary"]) == (1 if newest == 2 else 0, 0)
 
 
 @needs_nodes
@@ -133,10 +133,10 @@ def test_a_nvidia_ml_py_without_the_fields_of_nvlink_5_asks_for_them_by_number(m
     image = with_nvml(healthy_gpu_node("B200"), 3, **{"nvlink 17 field 214": 2})
     with_pynvml_source(monkeypatch, lambda source: NVLINK_5.sub("", source))
     try:
-        data = value(image)["gpus"][3]["nvlink_errors"]
+        counters = value(image)["gpus"][3]["nvlink_errors"]
     finally:
         payload.payload.cache_clear()
-    assert data["recovery_failed"] == {"17": 2}
+    assert counters["recovery_failed"] == {"17": 2}
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_nvlink_errors_are_reported_by_kind_and_link(values: dict[str, object], 
 
 @needs_nodes
 def test_a_nvlink_error_counter_that_cannot_be_read_is_an_error_in_its_place() -> None:
-    data = changed(**{"nvlink 5 errors 0": "error UNKNOWN"})["nvlink_errors"]
-    assert data["replay"]["5"]["error"] == "UNKNOWN"
-    assert data["recovery"] == {}
+    counters = changed(**{"nvlink 5 errors 0": "error UNKNOWN"})["nvlink_errors"]
+    assert counters["replay"]["5"]["error"] == "UNKNOWN"
+    assert counters["recovery"] == {}
 
 
 @needs_nodes
@@ -203,18 +203,18 @@ def test_gpus_without_nvlink_have_no_nvlink_errors_either() -> None:
 
 @needs_nodes
 def test_all_of_sixteen_gpus_are_reported() -> None:
-    data = value(healthy_gpu_node("V100", gpus=16))
-    assert data["count"] == 16
-    assert [gpu["index"] for gpu in data["gpus"]] == list(range(16))
-    assert len({gpu["uuid"] for gpu in data["gpus"]}) == 16
-    assert len({gpu["pci"] for gpu in data["gpus"]}) == 16
+    report = value(healthy_gpu_node("V100", gpus=16))
+    assert report["count"] == 16
+    assert [gpu["index"] for gpu in report["gpus"]] == list(range(16))
+    assert len({gpu["uuid"] for gpu in report["gpus"]}) == 16
+    assert len({gpu["pci"] for gpu in report["gpus"]}) == 16
 
 
 @needs_nodes
 def test_a_node_with_more_gpus_than_its_type_has_is_not_passed_on_their_count() -> None:
-    found = results(probed(healthy_gpu_node("V100", gpus=16)))
-    assert found["gpu.gpu_count"].message == "NVML counts 16 GPUs, 16 on the PCI bus; expected 8"
-    assert found["gpu.gpu_answers"].verdict == "pass"
+    by_check = results(probed(healthy_gpu_node("V100", gpus=16)))
+    assert by_check["gpu.gpu_count"].message == "NVML counts 16 GPUs, 16 on the PCI bus; expected 8"
+    assert by_check["gpu.gpu_answers"].verdict == "pass"
 
 
 @needs_nodes
@@ -224,7 +224,7 @@ def test_the_turing_node_is_one_of_an_old_driver() -> None:
     gpu = value(image)["gpus"][0]
     assert gpu["clocks_event_reasons"] == 1
     assert gpu["temperature_c"] == 40
-    assert words(gpu)["temperature_margin_c"] == "FUNCTION_NOT_FOUND"
+    assert errors_of(gpu)["temperature_margin_c"] == "FUNCTION_NOT_FOUND"
 
 
 @needs_nodes

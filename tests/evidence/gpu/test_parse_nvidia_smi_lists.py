@@ -204,8 +204,8 @@ def test_a_counter_of_nvlink_e_that_is_not_understood_is_not_zero() -> None:
     ],
 )
 def test_why_there_is_no_output(text: str, collector: dict[str, object]) -> None:
-    found = output_of(text)["nvml"]
-    assert {**found, "init": (found["init"] or {"error": ""})["error"]} == collector
+    nvml = output_of(text)["nvml"]
+    assert {**nvml, "init": (nvml["init"] or {"error": ""})["error"]} == collector
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_why_there_is_no_output(text: str, collector: dict[str, object]) -> None
     ],
 )
 def test_a_gpu_without_a_handle_is_lost(message: str, gpu: dict[str, object]) -> None:
-    found = first_gpu(f"Unable to determine the device handle for {message}\n")
-    assert {**found, "lost": found["lost"]["error"]} == {"pci": "0000:c8:00.0", **gpu}
+    reported = first_gpu(f"Unable to determine the device handle for {message}\n")
+    assert {**reported, "lost": reported["lost"]["error"]} == {"pci": "0000:c8:00.0", **gpu}
 
 
 def test_the_kernel_module_says_its_version_and_nothing_of_the_driver_library() -> None:

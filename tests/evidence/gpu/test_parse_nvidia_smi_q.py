@@ -200,8 +200,8 @@ def test_text_that_cannot_be_understood_is_a_problem_and_no_value(text: str) -> 
 )
 def test_the_words_of_the_fabrics_health(health: str, mask: object) -> None:
     text = "GPU 00000000:53:00.0\n    Fabric\n        State : Completed\n        Health\n            " + health + "\n"
-    found = first_gpu(text)["fabric"]["health_mask"]
-    assert (found["error"] if isinstance(found, dict) else found) == mask
+    health_mask = first_gpu(text)["fabric"]["health_mask"]
+    assert (health_mask["error"] if isinstance(health_mask, dict) else health_mask) == mask
 
 
 @pytest.mark.parametrize(

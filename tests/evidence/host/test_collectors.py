@@ -40,14 +40,14 @@ def test_mounts_have_their_sizes_and_what_fstab_asks_for() -> None:
     with entered(with_file(healthy_cpu(), "/etc/fstab", fstab)) as node:
         node.run(["mkdir", "-p", path])
         node.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path])
-        data = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
-    by_path = {mount["path"]: mount for mount in data["mounts"]}
+        report = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
+    by_path = {mount["path"]: mount for mount in report["mounts"]}
     assert list(by_path)[:2] == ["/", "/dev/shm"]
     odd = by_path[path]
     assert (odd["type"], odd["alive"], odd["total_kib"], odd["free_kib"]) == ("tmpfs", "yes", 4096, 4096)
     assert "size=4096k" in odd["options"].split(",")
     assert odd["inodes"] >= odd["inodes_free"] > 0
-    assert data["fstab"] == [
+    assert report["fstab"] == [
         {
             "path": "/fsx",
             "type": "lustre",
@@ -57,7 +57,7 @@ def test_mounts_have_their_sizes_and_what_fstab_asks_for() -> None:
         },
         {"path": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": "defaults", "mounted": True},
     ]
-    assert data["passed_over"] > 0
+    assert report["passed_over"] > 0
     assert not any(path.startswith(("/proc", "/sys")) for path in by_path)
 
 
@@ -77,8 +77,8 @@ def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_pat
         (tmp_path / folder).mkdir(parents=True)
     line = "30 1 0:1048099 / /fsx rw,noatime - lustre 10.1.2.3@tcp:/abcde rw,flock\n"
     (tmp_path / "proc/1/mountinfo").write_text(line)
-    data = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
-    (mount,) = data["mounts"]
+    report = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
+    (mount,) = report["mounts"]
     assert (mount["path"], mount["alive"], mount["options"]) == ("/fsx", "hidden", "rw,noatime,flock")
     assert mount["total_kib"] is None
 
@@ -93,18 +93,18 @@ def test_what_fstab_names_is_reported_however_many_others_are_mounted(tmp_path: 
     (tmp_path / "etc/fstab").write_text(
         "10.1.2.3@tcp:/abcde /zfsx lustre defaults\n/dev/nvme9n1 /zlocal ext4 defaults\n"
     )
-    data = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
-    paths = [mount["path"] for mount in data["mounts"]]
+    report = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
+    paths = [mount["path"] for mount in report["mounts"]]
     assert paths[:3] == ["/zfsx", "/zlocal", "/a/00"]
     assert len(paths) == 72
 
 
 @needs_hung_mount
 def test_a_hung_mount_costs_its_own_evidence_only() -> None:
-    data = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(collector_s=30.0, mount_s=1.0))
-    alive = {mount["path"]: mount["alive"] for mount in data["mounts"]}
+    report = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(collector_s=30.0, mount_s=1.0))
+    alive = {mount["path"]: mount["alive"] for mount in report["mounts"]}
     assert alive == {"/": "yes", "/dev/shm": "yes", "/fsx": "hung", "/opt/dlami/scratch": "yes"}
-    hung = next(mount for mount in data["mounts"] if mount["path"] == "/fsx")
+    hung = next(mount for mount in report["mounts"] if mount["path"] == "/fsx")
     assert hung["total_kib"] is hung["free_kib"] is hung["inodes"] is hung["read_s"] is None
 
 
@@ -142,10 +142,10 @@ def wait_for_blocked(node: Node) -> None:
 @needs_nodes
 def test_limits_are_bytes_and_null_is_unlimited() -> None:
     image = with_memlock(with_memlock(healthy_cpu(), "1073741824"), "8388608", "slurmd")
-    data = value(image, "limits")
+    limits = value(image, "limits")
     others: dict[str, object] = {"nofile": 1048576, "nproc": None, "stack": 8388608}
-    assert data["login"] == {"memlock": 1073741824, **others}
+    assert limits["login"] == {"memlock": 1073741824, **others}
     others["memory"] = None
-    cpus = {daemon.pop("cpus") for daemon in data["daemons"].values()}
+    cpus = {daemon.pop("cpus") for daemon in limits["daemons"].values()}
     assert cpus == {in_ranges(os.sched_getaffinity(0))}
-    assert data["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}
+    assert limits["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}

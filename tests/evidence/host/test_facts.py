@@ -96,9 +96,9 @@ def test_threads_per_core_are_those_of_a_whole_core(cpus: int, cores: int, threa
 
 
 def test_time_is_shared_out_between_two_looks() -> None:
-    data = Processors({"times": [[10, 0, 0, 100, 5, 0, 0, 0, 7], [20, 0, 10, 160, 25, 0, 0, 0, 9]]})
-    assert data.time_percent["iowait"] == 20.0
-    assert sum(data.time_percent.values()) == 100.0
+    processors = Processors({"times": [[10, 0, 0, 100, 5, 0, 0, 0, 7], [20, 0, 10, 160, 25, 0, 0, 0, 9]]})
+    assert processors.time_percent["iowait"] == 20.0
+    assert sum(processors.time_percent.values()) == 100.0
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_time_that_was_not_sampled_twice_is_incomplete(times: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "mode"),
+    ("setting", "mode"),
     [("always [madvise] never", "madvise"), ("[always] madvise never", "always"), ("", ""), ("always", "")],
 )
-def test_the_mode_of_transparent_huge_pages_is_the_word_in_brackets(data: str, mode: str) -> None:
-    assert MainMemory({"transparent": data}).transparent_mode == mode
+def test_the_mode_of_transparent_huge_pages_is_the_word_in_brackets(setting: str, mode: str) -> None:
+    assert MainMemory({"transparent": setting}).transparent_mode == mode
 
 
 def test_a_limit_that_was_not_reported_is_not_unlimited() -> None:
@@ -142,8 +142,8 @@ def test_limits_that_may_not_be_read_are_incomplete() -> None:
 @pytest.mark.long
 def test_the_frequency_policy_of_a_real_machine_is_read(tmp_path: Path) -> None:
     capture = sample("host/sysfs-cpu-cpufreq-procfs.txt")
-    data = read_under(host_root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
-    assert data["policies"] == [
+    cpus = read_under(host_root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
+    assert cpus["policies"] == [
         {
             "driver": "intel_pstate",
             "governor": "powersave",
@@ -157,12 +157,12 @@ def test_the_frequency_policy_of_a_real_machine_is_read(tmp_path: Path) -> None:
 
 def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
     """The files of a `grep -H .` capture that are in a folder."""
-    found: dict[str, str | bytes] = {}
+    files: dict[str, str | bytes] = {}
     for line in capture.lines:
         path, _, text = line.partition(":")
         if path.startswith(folder):
-            found[path[1:]] = text + "\n"
-    return found
+            files[path[1:]] = text + "\n"
+    return files
 
 
 @pytest.mark.long
@@ -186,10 +186,14 @@ def test_the_memory_of_real_machines_is_read(file: str, key: str, data: Any, tmp
 
 @pytest.mark.long
 def test_the_processor_of_a_real_machine_is_read(tmp_path: Path) -> None:
-    data = read_under(host_root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus")[
-        "info"
-    ]
-    assert (data["model"], data["sockets"], data["cores"]) == ("Intel(R) Core(TM) i5-7360U CPU @ 2.30GHz", 1, 1)
+    processor = read_under(
+        host_root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus"
+    )["info"]
+    assert (processor["model"], processor["sockets"], processor["cores"]) == (
+        "Intel(R) Core(TM) i5-7360U CPU @ 2.30GHz",
+        1,
+        1,
+    )
 
 
 @pytest.mark.long
@@ -199,8 +203,8 @@ def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
         "proc/7/limits": sample("host/limits-procfs.txt").text,
         "proc/7/status": "Name:\tslurmd\nCpus_allowed:\tffff\nCpus_allowed_list:\t0-47,96\nMems_allowed_list:\t0\n",
     }
-    data = read_under(host_root(tmp_path, files), "limits")["daemons"]["slurmd"]
-    assert data == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None,
+    limits = read_under(host_root(tmp_path, files), "limits")["daemons"]["slurmd"]
+    assert limits == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None,
                     "cpus": "0-47,96"}  # fmt: skip
 
 

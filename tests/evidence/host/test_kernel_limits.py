@@ -36,8 +36,8 @@ def reported(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: st
     for path, text in {**FILES, **changed}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    data: Any = kernel_limits.read(Node(str(root)))
-    return dict(data)
+    limits: Any = kernel_limits.read(Node(str(root)))
+    return dict(limits)
 
 
 def run_slurmd(root: Path, groups: str) -> None:
@@ -69,8 +69,8 @@ def control_group(limit: str) -> Iterator[Path]:
 
 
 def test_what_the_kernel_has_and_may_have(tmp_path: Path) -> None:
-    data = {key: value for key, value in reported(tmp_path).items() if key not in ("settings", "modes")}
-    assert data == {
+    limits = {key: value for key, value in reported(tmp_path).items() if key not in ("settings", "modes")}
+    assert limits == {
         "open_files": 9728,
         "max_files": 98304,
         "threads": 4312,
@@ -84,16 +84,16 @@ def test_settings_are_as_they_are_written_and_modes_without_the_type_of_file(tmp
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp").chmod(0o1777)
     ports = "proc/sys/net/ipv4/ip_local_port_range"
-    data = reported(tmp_path, {ports: "32768\t60999\n", "etc/ld.so.preload": "/usr/lib/liba.so\n"})
-    settings = {path: text for path, text in data["settings"].items() if text}
+    limits = reported(tmp_path, {ports: "32768\t60999\n", "etc/ld.so.preload": "/usr/lib/liba.so\n"})
+    settings = {path: text for path, text in limits["settings"].items() if text}
     assert settings == {f"/{ports}": "32768\t60999", "/etc/ld.so.preload": "/usr/lib/liba.so"}
-    assert data["modes"]["/tmp"] == 0o1777
+    assert limits["modes"]["/tmp"] == 0o1777
 
 
 def test_this_machine_reports_all_of_it() -> None:
-    data: Any = kernel_limits.read(Node())
-    assert 0 < data["open_files"] < data["max_files"]
-    assert 0 < data["threads"] < min(data["pid_max"], data["threads_max"])
+    limits: Any = kernel_limits.read(Node())
+    assert 0 < limits["open_files"] < limits["max_files"]
+    assert 0 < limits["threads"] < min(limits["pid_max"], limits["threads_max"])
 
 
 @pytest.mark.parametrize(
@@ -108,26 +108,26 @@ def test_this_machine_reports_all_of_it() -> None:
     ],
 )
 def test_what_is_no_number_is_an_error_in_its_place(tmp_path: Path, path: str, text: str, key: str) -> None:
-    data = reported(tmp_path, {path: text})
-    assert data[key]["error"] == "EINVAL"
-    assert data["groups"] == []
+    limits = reported(tmp_path, {path: text})
+    assert limits[key]["error"] == "EINVAL"
+    assert limits["groups"] == []
 
 
 def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    data: Any = kernel_limits.read(Node(str(tmp_path)))
-    assert data.pop("groups") == []
-    assert set(data.pop("settings").values()) == {""}  # a kernel may be built without them
-    assert {mode["error"] for mode in data.pop("modes").values()} == {"ENOENT"}
-    assert {name: value["error"] for name, value in data.items()} == {
+    limits: Any = kernel_limits.read(Node(str(tmp_path)))
+    assert limits.pop("groups") == []
+    assert set(limits.pop("settings").values()) == {""}  # a kernel may be built without them
+    assert {mode["error"] for mode in limits.pop("modes").values()} == {"ENOENT"}
+    assert {name: value["error"] for name, value in limits.items()} == {
         **dict.fromkeys(("open_files", "max_files", "threads", "threads_max"), "ENOENT"),
         "pid_max": "EPERM",
     }
 
 
 def test_what_linux_shows_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_path: Path) -> None:
-    data = reported(tmp_path, pid_namespace="pid:[1]")
-    assert (data["pid_max"]["error"], data["threads"]) == ("EPERM", 4312)
+    limits = reported(tmp_path, pid_namespace="pid:[1]")
+    assert (limits["pid_max"]["error"], limits["threads"]) == ("EPERM", 4312)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_what_linux_shows_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_
 def test_a_daemons_control_group_and_those_above_have_their_limits(tmp_path: Path, groups: str, top: str) -> None:
     run_slurmd(tmp_path, groups)
     unit, above = f"{top}/system.slice/slurmd.service", f"{top}/system.slice"
-    data = reported(tmp_path, {
+    limits = reported(tmp_path, {
         f"{unit}/pids.current": "41\n", f"{unit}/pids.max": "512\n",
         f"{above}/pids.current": "207\n", f"{above}/pids.max": "max\n",
         f"{top}/kubepods.slice/pids.current": "9000\n", f"{top}/kubepods.slice/pids.max": "10000\n",
     })  # fmt: skip
-    assert data["groups"] == [
+    assert limits["groups"] == [
         {"path": f"/{top}/kubepods.slice", "pids": 9000, "max": 10000},
         {"path": f"/{unit}", "pids": 41, "max": 512},
     ]

@@ -69,25 +69,25 @@ def jobs_before(root: Path, hangs: str, monkeypatch: pytest.MonkeyPatch) -> Node
 def test_a_process_that_hangs_hides_nothing_of_those_before_it(
     hangs: str, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = results(jobs_before(tmp_path, hangs, monkeypatch))
-    findings = said["host.job_leftovers"].findings
-    assert [words in one.message for words, one in zip(left, findings, strict=True)] == [True] * len(left)
-    assert said["host.shm_leaked"].verdict is Verdict.PASS
+    by_check = results(jobs_before(tmp_path, hangs, monkeypatch))
+    findings = by_check["host.job_leftovers"].findings
+    assert [text in finding.message for text, finding in zip(left, findings, strict=True)] == [True] * len(left)
+    assert by_check["host.shm_leaked"].verdict is Verdict.PASS
 
 
 @needs_nodes
 def test_processors_are_reported_with_their_number_kind_and_times() -> None:
-    data = value(healthy_p5(), "cpus")
-    assert (data["online"], data["present"], data["smt"]) == ("0-191", "0-191", "on")
-    assert data["info"] == {
+    cpus = value(healthy_p5(), "cpus")
+    assert (cpus["online"], cpus["present"], cpus["smt"]) == ("0-191", "0-191", "on")
+    assert cpus["info"] == {
         "model": "AMD EPYC 7R13 Processor",
         "microcode": ["0xa0011d5"],
         "sockets": 2,
         "cores": 96,
     }
-    assert data["policies"] == []
-    assert [state["name"] for state in data["idle_states"]] == ["POLL", "C1"]
-    first, second = data["times"]
+    assert cpus["policies"] == []
+    assert [state["name"] for state in cpus["idle_states"]] == ["POLL", "C1"]
+    first, second = cpus["times"]
     assert len(first) == len(second) == 8
     assert all(then < now for then, now in zip(first, second, strict=True) if now)
 
@@ -134,18 +134,18 @@ def test_many_kinds_of_frequency_policies_are_reported_up_to_a_bound(tmp_path: P
 
 @needs_nodes
 def test_memory_is_reported_with_its_huge_pages_and_numa_nodes() -> None:
-    data = value(healthy_p5(), "memory")
-    assert (data["total_kib"], data["swap_total_kib"]) == (2113123909, 0)
-    assert {"size_kib": 2048, "pages": 5128, "free": 5128} in data["huge_pages"]
-    assert [(node["node"], node["cpus"]) for node in data["numa"]] == [(0, "0-47,96-143"), (1, "48-95,144-191")]
-    assert data["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0, "left_out": 0}
+    memory = value(healthy_p5(), "memory")
+    assert (memory["total_kib"], memory["swap_total_kib"]) == (2113123909, 0)
+    assert {"size_kib": 2048, "pages": 5128, "free": 5128} in memory["huge_pages"]
+    assert [(node["node"], node["cpus"]) for node in memory["numa"]] == [(0, "0-47,96-143"), (1, "48-95,144-191")]
+    assert memory["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0, "left_out": 0}
 
 
 def test_memory_that_is_not_reported_is_an_error_in_its_place(tmp_path: Path) -> None:
-    data = read_under(host_root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
-    assert data["total_kib"]["error"] == data["available_kib"]["error"] == "EINVAL"
-    assert (data["swap_total_kib"], data["corrupted_kib"]) == (0, None)
-    assert (data["transparent"], data["numa_balancing"], data["numa"], data["huge_pages"]) == ("", "", [], [])
+    memory = read_under(host_root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
+    assert memory["total_kib"]["error"] == memory["available_kib"]["error"] == "EINVAL"
+    assert (memory["swap_total_kib"], memory["corrupted_kib"]) == (0, None)
+    assert (memory["transparent"], memory["numa_balancing"], memory["numa"], memory["huge_pages"]) == ("", "", [], [])
 
 
 def test_only_nccls_segments_are_counted(tmp_path: Path) -> None:
@@ -168,15 +168,15 @@ def test_a_kernel_that_was_removed_is_not_installed(tmp_path: Path) -> None:
         "run/reboot-required": "",
         "run/reboot-required.pkgs": b"libc6\n\xff\n" + b"libssl3\n" * 40,
     }
-    data = read_under(host_root(tmp_path, files), "kernel")
-    assert (data["modules"], data["images"]) == (["6.8.0-1021-aws"], ["6.8.0-1021-aws"])
-    assert (data["reboot_required"], data["reboot_packages"]) == (True, ["libc6", "libssl3", "\ufffd"])
-    assert data["leaves_marker"] is False
+    kernel = read_under(host_root(tmp_path, files), "kernel")
+    assert (kernel["modules"], kernel["images"]) == (["6.8.0-1021-aws"], ["6.8.0-1021-aws"])
+    assert (kernel["reboot_required"], kernel["reboot_packages"]) == (True, ["libc6", "libssl3", "\ufffd"])
+    assert kernel["leaves_marker"] is False
 
 
 def test_a_container_has_no_kernel_installed(tmp_path: Path) -> None:
-    data = read_under(host_root(tmp_path, {}), "kernel")
-    assert (data["modules"], data["images"], data["clocksource"]) == ([], [], "")
+    kernel = read_under(host_root(tmp_path, {}), "kernel")
+    assert (kernel["modules"], kernel["images"], kernel["clocksource"]) == ([], [], "")
 
 
 @needs_nodes

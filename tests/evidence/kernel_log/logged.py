@@ -25,9 +25,15 @@ def node(
     **log: Any,
 ) -> Node:
     """A node that has been up for 100 hours, with these lines in its kernel log."""
-    data = {"source": "/dev/kmsg", "lines": [list(line) for line in lines], "read": 9, "dropped": 0, "truncated": False}
+    usual = {
+        "source": "/dev/kmsg",
+        "lines": [list(line) for line in lines],
+        "read": 9,
+        "dropped": 0,
+        "truncated": False,
+    }
     collectors = {
-        "kernel_log": data | log,
+        "kernel_log": usual | log,
         "boot": {"uptime_s": UPTIME_S, "now": now, "hostname": "gpu001"},
         "edac": {"controllers": []},
     }

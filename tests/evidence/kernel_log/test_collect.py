@@ -37,9 +37,9 @@ def test_the_kernels_own_records_are_kept_and_those_of_programs_are_not() -> Non
         "not a record\n"
         "3,5,5000000,-;NVRM: cut"
     )
-    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    assert data.pop("cursor") == [BOOT_ID, 5, 5.0]
-    assert data == {
+    collected = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert collected.pop("cursor") == [BOOT_ID, 5, 5.0]
+    assert collected == {
         "source": "/dev/kmsg",
         "lines": [
             [0.0001, "Linux version 6.8.0"],
@@ -75,10 +75,12 @@ def test_after_a_cursor_only_new_lines_are_read(
         f"3,{6 + at},{20 + 10 * at}000000,-;NVRM: {word}\n" for at, word in enumerate(["first", "second", "third"])
     )
     options = replace(PATIENT, log_cursor=(BOOT_ID if boot_id == "this" else boot_id, sequence, seconds))
-    data = value(with_tool(with_file(healthy_cpu(), "/dev/kmsg", log), "journalctl", DENIED), "kernel_log", options)
-    assert [line[1] for line in data["lines"]] == lines
-    assert data["truncated"] is is_lost
-    assert data["cursor"] == [BOOT_ID, 8, 40.0]
+    collected = value(
+        with_tool(with_file(healthy_cpu(), "/dev/kmsg", log), "journalctl", DENIED), "kernel_log", options
+    )
+    assert [line[1] for line in collected["lines"]] == lines
+    assert collected["truncated"] is is_lost
+    assert collected["cursor"] == [BOOT_ID, 8, 40.0]
 
 
 @needs_nodes
@@ -90,9 +92,9 @@ def test_a_log_without_sequence_numbers_is_read_from_the_cursors_time_on(
 ) -> None:
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", ABSENT), "journalctl", DENIED)
     image = with_tool(image, "dmesg", "#!/bin/sh\necho '[ 7100.0] NVRM: early'\necho '[ 7200.5] NVRM: late'\n")
-    data = value(image, "kernel_log", replace(PATIENT, log_cursor=(BOOT_ID, -1, seconds)))
-    assert [line[1] for line in data["lines"]] == lines
-    assert (data["truncated"], data["cursor"]) == (is_lost, [BOOT_ID, -1, 7200.5])
+    collected = value(image, "kernel_log", replace(PATIENT, log_cursor=(BOOT_ID, -1, seconds)))
+    assert [line[1] for line in collected["lines"]] == lines
+    assert (collected["truncated"], collected["cursor"]) == (is_lost, [BOOT_ID, -1, 7200.5])
 
 
 @needs_nodes
@@ -101,13 +103,13 @@ def test_a_flood_of_lines_stays_in_bounds_and_hides_no_other_line() -> None:
     other = "6,{0},{0}000000,-;NVRM: number {0} {0:x}z\n"
     log = "".join(xid.format(n, n % 8) if n % 2 else other.format(n) for n in range(200_000))
     log += "3,9,999999000000,-;NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus.\n"
-    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    assert data["read"] == 200_001
-    assert data["dropped"] == 200_001 - len(data["lines"])
-    assert len(data["lines"]) < 40_000
-    assert data["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus.", 0, 3]
+    collected = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert collected["read"] == 200_001
+    assert collected["dropped"] == 200_001 - len(collected["lines"])
+    assert len(collected["lines"]) < 40_000
+    assert collected["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus.", 0, 3]
     for bus in (1, 3, 5, 7):
-        hits = [line[0] for line in data["lines"] if line[1].startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
+        hits = [line[0] for line in collected["lines"] if line[1].startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
         assert len(hits) == 32
         assert (hits[0], hits[-1]) == (bus, 200_000 - 8 + bus)
 
@@ -129,23 +131,23 @@ def test_in_a_storm_every_fault_is_kept_and_evaluated() -> None:
     storm = (HIDDEN.get(n, f"NVRM: Xid (PCI:0000:{n % 16:02x}:00): 31, pid={n}, name=train") for n in range(STORM))
     log = "".join(f"3,{n},{n + 1}000000,-;{text}\n" for n, text in enumerate(storm))
     evidence = collect(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    data = evidence.value
-    assert len(data["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
-    assert [line[:2] for line in data["lines"] if line[1] in HIDDEN.values()] == [
+    collected = evidence.value
+    assert len(collected["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
+    assert [line[:2] for line in collected["lines"] if line[1] in HIDDEN.values()] == [
         [n + 1.0, text] for n, text in HIDDEN.items()
     ]
-    events = kernel_log.parse(kernel_log.lines(data["lines"]))
-    failing = {(found.pci, found.code) for found in evaluate(events) if found.severity == "fail"}
+    events = kernel_log.parse(kernel_log.lines(collected["lines"]))
+    failing = {(finding.pci, finding.code) for finding in evaluate(events) if finding.severity == "fail"}
     assert failing == {("0000:53:00.0", 79), ("0000:64:00.0", 48), ("0000:75:00.0", 119)}
-    assert sum(found.count for found in evaluate(events)) == STORM - 3
+    assert sum(finding.count for finding in evaluate(events)) == STORM - 3
 
 
 @needs_nodes
 def test_two_boots_of_one_journal_are_told_apart() -> None:
     lines = {1: "Linux version 6.8.0", 900: HIDDEN[1], 0: "Linux version 6.8.0", 50: HIDDEN[2]}
     script = "".join(f"echo '[{at:5}.000000] gpu001.example.org kernel: {text}'\n" for at, text in lines.items())
-    data = value(with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{script}"), "kernel_log")
-    events = kernel_log.of_this_boot(kernel_log.parse(kernel_log.lines(data["lines"])))
+    collected = value(with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{script}"), "kernel_log")
+    events = kernel_log.of_this_boot(kernel_log.parse(kernel_log.lines(collected["lines"])))
     assert [type(event).__name__ for event in events] == ["Cleared", "OomKill"]
 
 
@@ -165,16 +167,16 @@ def test_two_boots_of_one_journal_are_told_apart() -> None:
 def test_a_reset_in_the_log_clears_the_xid_before_it(reset: list[str]) -> None:
     xid = "NVRM: Xid (PCI:0000:53:00): 48, pid=7, name=train, Double Bit ECC Error"
     log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([xid, *reset]))
-    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    (found,) = evaluate(kernel_log.parse(kernel_log.lines(data["lines"])))
-    assert (found.code, found.severity, bool(found.cleared_by)) == (48, "none", True)
+    collected = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (finding,) = evaluate(kernel_log.parse(kernel_log.lines(collected["lines"])))
+    assert (finding.code, finding.severity, bool(finding.cleared_by)) == (48, "none", True)
 
 
 @needs_nodes
 def test_bytes_that_are_no_text_change_nothing_else_of_a_line() -> None:
     log = b"3,1,500000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=\xff\xfe\x80, GPU has fallen off\n"
-    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    (event,) = kernel_log.parse(kernel_log.lines(data["lines"]))
+    collected = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (event,) = kernel_log.parse(kernel_log.lines(collected["lines"]))
     assert isinstance(event, kernel_log.XidEvent)
     assert (event.code, event.pci, event.process) == (79, "0000:53:00.0", "\ufffd" * 3)
 
@@ -194,10 +196,10 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
         return record
 
     monkeypatch.setattr("clusterproof.plugins.evidence.kernel_log.collect.os.read", read)
-    data = collector.read(ProbedNode(str(tmp_path)))
+    collected = collector.read(ProbedNode(str(tmp_path)))
     monkeypatch.undo()
-    assert isinstance(data, dict)
-    assert (data["read"], data["truncated"], data["whole_from"]) == (2, True, 7.0)
+    assert isinstance(collected, dict)
+    assert (collected["read"], collected["truncated"], collected["whole_from"]) == (2, True, 7.0)
 
 
 def without_kmsg() -> NodeImage:
@@ -213,8 +215,8 @@ def test_a_log_that_is_written_faster_than_it_is_read_says_what_was_read(
     monkeypatch.setattr(
         "clusterproof.plugins.evidence.kernel_log.collect.os.read", lambda _log, _size: b"3,1,500000,-;NVRM: x\n"
     )
-    data = collector.read(ProbedNode(str(tmp_path), collector_s=0.5))
+    collected = collector.read(ProbedNode(str(tmp_path), collector_s=0.5))
     monkeypatch.undo()
-    assert isinstance(data, dict)
-    assert data["lines"][0] == [0.5, "NVRM: x", 0, 3]
-    assert (data["unfinished"], data["truncated"], data["whole_from"]) == (True, True, None)
+    assert isinstance(collected, dict)
+    assert collected["lines"][0] == [0.5, "NVRM: x", 0, 3]
+    assert (collected["unfinished"], collected["truncated"], collected["whole_from"]) == (True, True, None)

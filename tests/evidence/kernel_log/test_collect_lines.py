@@ -22,9 +22,9 @@ XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"
 
 
 def kept(texts: list[str]) -> list[str]:
-    data = Kept().of((float(at), text.encode(), UNKNOWN) for at, text in enumerate(texts))["lines"]
-    assert isinstance(data, list)
-    return [line[1] for line in data]
+    lines = Kept().of((float(at), text.encode(), UNKNOWN) for at, text in enumerate(texts))["lines"]
+    assert isinstance(lines, list)
+    return [line[1] for line in lines]
 
 
 def is_of_this_boot(line: str) -> bool:
@@ -102,18 +102,18 @@ def test_an_error_of_a_device_of_ours_is_kept_with_its_level(line: str, level: i
 
 def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> None:
     storm = [XID.format(gpu, code, at) for at in range(500) for gpu in (1, 2) for code in (31, 13)]
-    data = kept(storm)
+    lines = kept(storm)
     for gpu in (1, 2):
         for code in (31, 13):
             of_one = [line for line in storm if line.startswith(XID.format(gpu, code, 0)[:36])]
-            assert [line for line in data if line in of_one] == of_one[:EACH] + of_one[-EACH:]
+            assert [line for line in lines if line in of_one] == of_one[:EACH] + of_one[-EACH:]
 
 
 def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
-    data = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7", UNKNOWN) for at in range(100))
-    assert isinstance(data["lines"], list)
-    assert [(line[0], line[2]) for line in data["lines"] if len(line) == 3] == [(84.0, 100 - 2 * EACH)]
-    assert data["dropped"] == 100 - 2 * EACH
+    log = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7", UNKNOWN) for at in range(100))
+    assert isinstance(log["lines"], list)
+    assert [(line[0], line[2]) for line in log["lines"] if len(line) == 3] == [(84.0, 100 - 2 * EACH)]
+    assert log["dropped"] == 100 - 2 * EACH
 
 
 @pytest.mark.parametrize(
@@ -129,25 +129,25 @@ def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
     ],
 )
 def test_of_each_device_and_server_lines_are_kept(line: str) -> None:
-    data = kept([line.format(number, number) for _ in range(40) for number in range(1, 41)])
-    assert {data.count(line.format(number, number)) for number in range(1, 41)} == {2 * EACH}
+    lines = kept([line.format(number, number) for _ in range(40) for number in range(1, 41)])
+    assert {lines.count(line.format(number, number)) for number in range(1, 41)} == {2 * EACH}
 
 
 def test_a_log_of_ever_different_lines_hides_no_fault() -> None:
     other = [f"NVRM: {chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)} is new" for n in range(5000)]
     faults = [XID.format(0x53, 79, 7), "EDAC MC0: 1 UE memory read error", "watchdog: BUG: soft lockup - CPU#3"]
-    data = kept([*other[:2500], *[XID.format(5, 31, n) for n in range(99)], *faults, *other[2500:]])
-    assert [line for line in faults if line not in data] == []
+    lines = kept([*other[:2500], *[XID.format(5, 31, n) for n in range(99)], *faults, *other[2500:]])
+    assert [line for line in faults if line not in lines] == []
 
 
 @pytest.mark.long
 def test_a_log_of_ever_different_lines_is_bounded() -> None:
     letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12)) for n in range(20_000))
-    data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode(), UNKNOWN) for at, word in enumerate(letters))
-    lines = data["lines"]
+    log = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode(), UNKNOWN) for at, word in enumerate(letters))
+    lines = log["lines"]
     assert isinstance(lines, list)
     assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOTAL_CHARACTERS
-    assert data["dropped"] == 20_000 - len(lines) > 0
+    assert log["dropped"] == 20_000 - len(lines) > 0
 
 
 records = st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x"), st.integers(0, 7))
@@ -155,9 +155,9 @@ records = st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: 
 
 @given(lines=st.lists(records, max_size=80))
 def test_any_log_is_kept_in_order_and_counted(lines: list[tuple[float, bytes, int]]) -> None:
-    data = Kept().of(lines)
-    assert data["read"] == len(lines)
-    assert isinstance(data["lines"], list)
+    log = Kept().of(lines)
+    assert log["read"] == len(lines)
+    assert isinstance(log["lines"], list)
     seen = [[at, text.decode("utf-8", "replace")] for at, text, _ in lines]
     positions = iter(seen)
-    assert all(line[:2] in positions for line in data["lines"])
+    assert all(line[:2] in positions for line in log["lines"])

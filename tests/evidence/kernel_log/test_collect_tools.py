@@ -48,19 +48,19 @@ def test_what_kmsg_has_lost_comes_from_the_journal(
 ) -> None:
     script = "".join(f"echo '[{at:5}.000000] gpu001 kernel: {text}'\n" for at, text in journal.items())
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", f"#!/bin/sh\n{script}")
-    data = value(image, "kernel_log")
-    assert data["source"] == "/dev/kmsg"
-    assert [text for _, text in data["lines"]] == [*added, "NVRM: first that is left"]
-    assert (data["truncated"], data["whole_from"]) == (whole_from > 0, whole_from)
+    log = value(image, "kernel_log")
+    assert log["source"] == "/dev/kmsg"
+    assert [text for _, text in log["lines"]] == [*added, "NVRM: first that is left"]
+    assert (log["truncated"], log["whole_from"]) == (whole_from > 0, whole_from)
 
 
 @needs_nodes
 def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> None:
     journal = f"#!/bin/sh\necho '[    0.0] gpu001 kernel: NVRM: early'\n{FOR_EVER}\n"
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
-    data = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
-    assert [text for _, text in data["lines"]] == ["NVRM: early", "NVRM: first that is left"]
-    assert data["truncated"] is True
+    log = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
+    assert [text for _, text in log["lines"]] == ["NVRM: early", "NVRM: first that is left"]
+    assert log["truncated"] is True
 
 
 @needs_nodes
@@ -70,9 +70,9 @@ def test_a_journal_that_begins_late_has_all_the_time_of_its_collector() -> None:
         "#!/bin/sh\nsleep 1\necho '[    0.0] gpu001 kernel: NVRM: early'\necho '[ 7200.0] gpu001 kernel: NVRM: x'\n"
     )
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
-    data = value(image, "kernel_log")
-    assert [text for _, text in data["lines"]] == ["NVRM: early", "NVRM: first that is left"]
-    assert data["truncated"] is False
+    log = value(image, "kernel_log")
+    assert [text for _, text in log["lines"]] == ["NVRM: early", "NVRM: first that is left"]
+    assert log["truncated"] is False
 
 
 @pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
@@ -81,17 +81,17 @@ def test_what_a_tool_printed_before_it_hung_is_said_and_proves_nothing_of_the_re
     host = " gpu001 kernel:" if tool == "journalctl" else ""
     image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
     hangs = f"#!/bin/sh\necho '[    0.0]{host} NVRM: Xid (PCI:0000:c5:00): 79, x'\n{FOR_EVER}\n"
-    data = value(with_tool(image, tool, hangs), "kernel_log", ProbeOptions(collector_s=4.0))
-    assert [text for _, text in data["lines"]] == ["NVRM: Xid (PCI:0000:c5:00): 79, x"]
-    assert (data["unfinished"], data["truncated"], data["whole_from"]) == (True, True, None)
+    log = value(with_tool(image, tool, hangs), "kernel_log", ProbeOptions(collector_s=4.0))
+    assert [text for _, text in log["lines"]] == ["NVRM: Xid (PCI:0000:c5:00): 79, x"]
+    assert (log["unfinished"], log["truncated"], log["whole_from"]) == (True, True, None)
 
 
 @needs_nodes
 def test_where_the_journal_hangs_the_ring_buffer_is_read_by_dmesg() -> None:
     image = with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{FOR_EVER}\n")
     image = with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n")
-    data = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
-    assert (data["source"], data["lines"]) == ("dmesg", [[0.0, "NVRM: x"]])
+    log = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
+    assert (log["source"], log["lines"]) == ("dmesg", [[0.0, "NVRM: x"]])
 
 
 @pytest.mark.long
@@ -102,9 +102,9 @@ def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent:
         f"[   12.500000] tmpfs: Unknown parameter 'x\n{indent}NVRM: Xid (PCI:0000:c5:00): 79'\n{indent}nvidia: y\n"
         "[   12.600000] NVRM: one\n[   12.600000] NVRM: two\n"
     )
-    data = value(printing(lines), "kernel_log")
-    assert data["source"] == "dmesg"
-    assert [line[1] for line in data["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
+    log = value(printing(lines), "kernel_log")
+    assert log["source"] == "dmesg"
+    assert [line[1] for line in log["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
 
 
 @needs_root
@@ -117,8 +117,8 @@ def test_a_users_newline_in_this_machines_log_is_no_record_where_dmesg_has_it_fr
     shown = subprocess.run(hidden, capture_output=True, text=True, check=False).stdout
     if f"] {mark}'" not in shown:
         pytest.skip("this machine lets nobody mount in a namespace of his own, or shows no kernel log")
-    data = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
-    assert [line for line in data["lines"] if mark in line[1]] == []
+    log = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
+    assert [line for line in log["lines"] if mark in line[1]] == []
 
 
 def printing(lines: str) -> NodeImage:
@@ -139,9 +139,9 @@ echo "[ 9000.250000]{host} NVRM: Xid (PCI:0000:c5:00): 48, pid=12"
 echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kernel" if host else "usb 1-1: x"}"
 """
     image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
-    data = value(with_tool(image, tool, script), "kernel_log")
-    assert data["source"].startswith(tool)
-    assert data["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
+    log = value(with_tool(image, tool, script), "kernel_log")
+    assert log["source"].startswith(tool)
+    assert log["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
 
 
 @needs_nodes
@@ -168,9 +168,9 @@ def without_kmsg() -> NodeImage:
 
 @needs_root
 def test_this_machines_own_log_is_read_to_its_end() -> None:
-    data = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
-    assert data["source"] == "/dev/kmsg"
-    assert data["read"] > 10
+    log = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
+    assert log["source"] == "/dev/kmsg"
+    assert log["read"] > 10
     assert Path("/dev/kmsg").is_char_device()
 
 
@@ -191,10 +191,10 @@ def follower(root: Path, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int
     made, left = Follower(Node(str(root)), cursor), list(reads)
 
     def read(_file: int, _size: int) -> bytes:
-        one = left.pop(0) if left else BlockingIOError
-        if isinstance(one, bytes):
-            return one
-        raise one()
+        item = left.pop(0) if left else BlockingIOError
+        if isinstance(item, bytes):
+            return item
+        raise item()
 
     monkeypatch.setattr(os, "read", read)
     return made

@@ -24,8 +24,11 @@ def texts_of(*forms: str) -> list[str]:
 def held(check: str, *lines: str) -> dict[tuple[str, str], int]:
     """How many lines hold, by form and device."""
     events = kernel_log.parse((float(at), text) for at, text in enumerate(lines))
-    found = conditions(events, check, lambda _, count: count >= OFTEN)
-    return {(one.form.name, one.device): sum(event.lines for event in one.events) for one in found}
+    standing = conditions(events, check, lambda _, count: count >= OFTEN)
+    return {
+        (condition.form.name, condition.device): sum(event.lines for event in condition.events)
+        for condition in standing
+    }
 
 
 def before(line: KnownLine) -> list[str]:
@@ -69,11 +72,11 @@ def test_a_line_of_another_device_ends_nothing(line: str, other: str) -> None:
 
 
 def test_the_driver_that_was_loaded_ends_what_it_said_of_gpus_unless_a_probe_failed() -> None:
-    said = "NVRM: GPU3 kgspHealthCheck_TU102: GSP RM heartbeat timed out"
+    line = "NVRM: GPU3 kgspHealthCheck_TU102: GSP RM heartbeat timed out"
     failed, loaded = texts_of("probe_failed")[0], texts_of("driver_loaded")[0]
-    assert held("gpu.no_xid", said, loaded) == {}
-    assert held("gpu.no_xid", said, failed, loaded).keys() == {("gsp_heartbeat", "GPU3"), ("probe_failed", "")}
-    assert held("gpu.no_xid", said, failed, loaded, loaded) == {}
+    assert held("gpu.no_xid", line, loaded) == {}
+    assert held("gpu.no_xid", line, failed, loaded).keys() == {("gsp_heartbeat", "GPU3"), ("probe_failed", "")}
+    assert held("gpu.no_xid", line, failed, loaded, loaded) == {}
 
 
 @pytest.mark.parametrize("line", COUNTED, ids=lambda line: line.text[:60])

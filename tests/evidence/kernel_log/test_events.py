@@ -27,7 +27,7 @@ def parsed(line: str) -> XidEvent:
 
 
 @pytest.mark.parametrize(
-    ("data", "event"),
+    ("text", "event"),
     [
         (
             "(PCI:0000:2a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
@@ -70,9 +70,9 @@ def parsed(line: str) -> XidEvent:
         ("(PCI:[redacted]): 48", XidEvent(48, "", None, "")),
     ],
 )
-def test_the_forms_of_an_xid_line(data: str, event: XidEvent) -> None:
-    assert parsed(f"NVRM: Xid {data}") == event
-    assert parsed(f"nvrm:  xid {data}") == event
+def test_the_forms_of_an_xid_line(text: str, event: XidEvent) -> None:
+    assert parsed(f"NVRM: Xid {text}") == event
+    assert parsed(f"nvrm:  xid {text}") == event
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_only_looks_like_an_xid_is_no_event(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "address"),
+    ("text", "address"),
     [
         ("0000:c5:00", "0000:c5:00.0"),
         ("0000:C5:00.0", "0000:c5:00.0"),
@@ -164,8 +164,8 @@ def test_what_only_looks_like_an_xid_is_no_event(line: str) -> None:
         ("0000:c5:00.0; rm -rf", ""),
     ],
 )
-def test_an_address_is_written_as_sysfs_writes_it(data: str, address: str) -> None:
-    assert pci_address(data) == address
+def test_an_address_is_written_as_sysfs_writes_it(text: str, address: str) -> None:
+    assert pci_address(text) == address
 
 
 # Other events
@@ -206,12 +206,12 @@ FELL = "NVRM: fallen off the bus and is not responding to commands."
 def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], address: str) -> None:
     events = parse(*lines)
     assert [event.pci for event in events if isinstance(event, FallenOffBus)] == [address]
-    assert [(found.code, found.severity, found.pci) for found in evaluate(events)] == [(79, "fail", address)]
+    assert [(finding.code, finding.severity, finding.pci) for finding in evaluate(events)] == [(79, "fail", address)]
 
 
 def test_two_gpus_that_fell_off_the_bus_at_once_are_both_named() -> None:
     events = parse("NVRM: The NVIDIA GPU 0000:18:00.0", line_of(63), "NVRM: The NVIDIA GPU 0000:5d:00.0", FELL, FELL)
-    lost = [found.pci for found in evaluate(events) if found.code == 79]
+    lost = [finding.pci for finding in evaluate(events) if finding.code == 79]
     assert lost == ["0000:18:00.0", "0000:5d:00.0"]
 
 
@@ -225,7 +225,7 @@ def test_two_gpus_that_fell_off_the_bus_at_once_are_both_named() -> None:
     ],
 )
 def test_a_gpu_that_the_driver_could_not_start_is_evaluated_as_the_xid_for_that(line: str, address: str) -> None:
-    assert [(found.code, found.severity, found.pci) for found in evaluate(parse(line))] == [(143, "fail", address)]
+    assert [(xid.code, xid.severity, xid.pci) for xid in evaluate(parse(line))] == [(143, "fail", address)]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_a_gpu_that_did_not_start_is_well_where_it_answers_after_the_driver_was_
 ) -> None:
     failed = "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)"
     events = parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09", *after)
-    (found,) = evaluate(events, uuids=answers)
-    assert (found.severity, found.cleared_by) == (severity, "a reload of the driver" if severity == "none" else "")
+    (finding,) = evaluate(events, uuids=answers)
+    assert (finding.severity, finding.cleared_by) == (severity, "a reload of the driver" if severity == "none" else "")
 
 
 PROBE_FAILED = (  # in the driver's order
@@ -279,20 +279,20 @@ def test_a_load_line_after_a_probe_that_failed_is_of_the_same_load_and_no_restar
     line: str, answers: dict[str, str]
 ) -> None:
     events = parse(LOST[0], line, *PROBE_FAILED, LOADED)
-    assert [found.severity for found in evaluate(events, uuids=answers)] == ["fail"]
+    assert [finding.severity for finding in evaluate(events, uuids=answers)] == ["fail"]
 
 
 def test_what_was_logged_before_a_probe_that_failed_is_over_for_the_gpus_that_answer() -> None:
     events = parse(line_of(48), *LOST, *PROBE_FAILED, LOADED)
-    found = {one.code: one.severity for one in evaluate(events, uuids={GPU: "GPU-1"})}
-    assert found == {48: "none", 79: "fail"}
+    severities = {finding.code: finding.severity for finding in evaluate(events, uuids={GPU: "GPU-1"})}
+    assert severities == {48: "none", 79: "fail"}
     later = evaluate(parse(line_of(48), *LOST, *PROBE_FAILED, LOADED, LOADED), uuids={})
-    assert {one.code: one.severity for one in later} == {48: "none", 79: "fail"}
+    assert {finding.code: finding.severity for finding in later} == {48: "none", 79: "fail"}
 
 
 def test_the_driver_logs_the_uuid_of_a_gpu_before_its_first_xid() -> None:
     events = parse("NVRM: GPU at PCI:0000:c5:00: GPU-455d8f70-2051-db6c-0430-ffc457bff834", line_of(79))
     assert events[0] == GpuNamed("0000:c5:00.0", "GPU-455d8f70-2051-db6c-0430-ffc457bff834")
-    assert [found.uuid for found in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
-    assert [found.uuid for found in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
-    assert [found.uuid for found in evaluate(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]
+    assert [finding.uuid for finding in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
+    assert [finding.uuid for finding in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
+    assert [finding.uuid for finding in evaluate(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]

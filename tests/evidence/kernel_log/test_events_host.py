@@ -33,10 +33,10 @@ def parse(*lines: str) -> Events:
     return kernel_log.parse((1.0, line) for line in lines)
 
 
-def said(*lines: str) -> Events:
+def events_of(*lines: str) -> Events:
     """The events that a check may report, without those that only end others."""
     events = parse(*lines)
-    return tuple(one for one in events if not isinstance(one, Logged) or log_forms()[one.form].check)
+    return tuple(event for event in events if not isinstance(event, Logged) or log_forms()[event.form].check)
 
 
 @pytest.mark.parametrize(("line", "event"), CLOSER_READ)
@@ -100,7 +100,7 @@ def test_a_line_that_is_read_is_kept_by_the_probe(line: str) -> None:
     ],
 )
 def test_what_only_looks_like_it_is_no_event(line: str) -> None:
-    assert said(line) == ()
+    assert events_of(line) == ()
 
 
 def test_a_kill_at_a_limit_names_its_control_group_if_that_was_logged_of_the_same_process() -> None:
@@ -114,10 +114,10 @@ def test_a_kill_at_a_limit_names_its_control_group_if_that_was_logged_of_the_sam
     "end", ["task=python3,pid=39,uid=1000", "task=a,pid=7,uid=0,b,pid=39,uid=1000", "task_memcg=/cut"]
 )
 def test_a_kill_on_numa_nodes_that_a_process_is_bound_to_is_not_the_whole_nodes(constraint: str, end: str) -> None:
-    data = f"oom-kill:constraint=CONSTRAINT_{constraint},nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,{end}"
+    line = f"oom-kill:constraint=CONSTRAINT_{constraint},nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,{end}"
     killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
-    assert parse(data, killed) == (OomKill("python3", 39, BOUND, 1.0),)
-    assert parse(data, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
+    assert parse(line, killed) == (OomKill("python3", 39, BOUND, 1.0),)
+    assert parse(line, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
 
 
 def test_kills_of_two_sorts_at_once_each_have_their_own_limit() -> None:
@@ -132,9 +132,9 @@ def test_kills_of_two_sorts_at_once_each_have_their_own_limit() -> None:
 
 
 def test_a_kill_for_want_of_the_whole_nodes_memory_stays_one() -> None:
-    data = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
+    line = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
     killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
-    assert parse(data, killed) == (OomKill("python3", 39, "", 1.0),)
+    assert parse(line, killed) == (OomKill("python3", 39, "", 1.0),)
 
 
 ON_BUS = ("section_type: PCIe error", "port_type: 0, PCIe end point", "device_id: 0000:53:00.0")
@@ -184,9 +184,9 @@ def test_the_captured_crashes_in_nccl_are_read() -> None:
     assert crashes == [("pt_main_thread", "libnccl.so.2")] * 2
 
 
-@pytest.mark.parametrize("one", of_topic("kernel-log", lambda one: one.is_healthy))
-def test_a_healthy_capture_has_no_event_of_the_host(one: Sample) -> None:
-    assert {type(event) for event in said(*one.lines)} <= {Cleared}
+@pytest.mark.parametrize("capture", of_topic("kernel-log", lambda capture: capture.is_healthy))
+def test_a_healthy_capture_has_no_event_of_the_host(capture: Sample) -> None:
+    assert {type(event) for event in events_of(*capture.lines)} <= {Cleared}
 
 
 NEW = "mlx5_core 0000:5c:00.0: something new is wrong at 0x{:x}"

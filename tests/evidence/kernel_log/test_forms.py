@@ -36,8 +36,8 @@ def test_the_table_knows_the_faults_of_a_cluster_and_each_form_has_a_line() -> N
 
 
 def test_what_says_a_form_is_a_check_of_nodes_and_what_counts_it_is_a_threshold() -> None:
-    said = {form.check for form in FORMS.values() if form.check}
-    assert said <= set(node_checks())
+    checks = {form.check for form in FORMS.values() if form.check}
+    assert checks <= set(node_checks())
     assert all(threshold_row(form.rate) for form in FORMS.values() if form.rate)
     assert [name for name, form in FORMS.items() if (form.verdict == "none") != (not form.check)] == []
 
@@ -76,8 +76,8 @@ def test_a_line_that_means_something_is_kept_by_the_probe(line: KnownLine) -> No
 
 @pytest.mark.parametrize("before", ["x ", "audit: type=1400 comm=", "python3[77]: ", "overlayfs: "])
 def test_a_form_begins_where_the_kernels_words_do(before: str) -> None:
-    found = {line.text: names_of(before + line.text) for line in KNOWN_LINES if line.form not in OF_PROCESSES}
-    assert {text: name for text, name in found.items() if name and not FORMS[name].is_of_user} == {}
+    names = {line.text: names_of(before + line.text) for line in KNOWN_LINES if line.form not in OF_PROCESSES}
+    assert {text: name for text, name in names.items() if name and not FORMS[name].is_of_user} == {}
 
 
 @pytest.mark.parametrize("deed", [*ANY_LENGTH, *OF_A_PROCESS])
@@ -85,8 +85,8 @@ def test_whatever_a_user_writes_fails_no_node(deed: str) -> None:
     record = (ANY_LENGTH | OF_A_PROCESS)[deed]
     length = None if deed in ANY_LENGTH else COMM_CHARACTERS
     own = names_of(record.format("x"))
-    found = {names_of(record.format(text[:length])) for text in EVERY_TEXT} - {own, ""}
-    assert {name for name in found if not FORMS[name].is_of_user} == set()
+    names = {names_of(record.format(text[:length])) for text in EVERY_TEXT} - {own, ""}
+    assert {name for name in names if not FORMS[name].is_of_user} == set()
 
 
 def test_a_form_that_any_user_can_have_written_never_fails_a_node() -> None:
@@ -129,9 +129,9 @@ def test_the_quick_words_of_a_form_pass_over_no_line_that_fits_it(text: str) -> 
 )
 def test_of_many_lines_alike_none_is_hidden_that_is_about_another_device(one: str, other: str) -> None:
     storm = [*([one] * 40), other, *([one] * 40)]
-    data = Kept().of((float(at), text.encode(), UNKNOWN) for at, text in enumerate(storm))["lines"]
-    assert isinstance(data, list)
-    assert [line[1] for line in data].count(other) == 1
+    kept_lines = Kept().of((float(at), text.encode(), UNKNOWN) for at, text in enumerate(storm))["lines"]
+    assert isinstance(kept_lines, list)
+    assert [line[1] for line in kept_lines].count(other) == 1
 
 
 def test_lines_of_other_things_are_no_topic() -> None:

@@ -17,8 +17,8 @@ OF_SYSLOG = f"Oct 14 14:56:49 gpu001 kernel: [75145.414575] {XID}"
 def log(text: str) -> dict[str, Any]:
     values, problems = read_text(text)
     assert problems == []
-    data: Any = values["kernel_log"]
-    return dict(data)
+    collected: Any = values["kernel_log"]
+    return dict(collected)
 
 
 def messages(text: str) -> list[str]:
@@ -91,10 +91,10 @@ def test_what_is_not_known_before_the_kernels_name_is_refused(before: str) -> No
 
 @pytest.mark.any_user
 def test_a_user_who_writes_of_the_kernel_does_not_have_its_log_refused() -> None:
-    said = "a b kernel: x[77]: segfault"
-    assert messages(f"[   12.500000] {said}\n[   13.500000] {XID}\n")[-1] == XID
-    assert messages(f"[   12.500000] x\n                 {said}\n[   13.500000] {XID}\n")[-1] == XID
-    assert messages(f"Oct 14 14:56:49 gpu001 kernel: {said}\n{OF_SYSLOG}\n")[-1] == XID
+    line = "a b kernel: x[77]: segfault"
+    assert messages(f"[   12.500000] {line}\n[   13.500000] {XID}\n")[-1] == XID
+    assert messages(f"[   12.500000] x\n                 {line}\n[   13.500000] {XID}\n")[-1] == XID
+    assert messages(f"Oct 14 14:56:49 gpu001 kernel: {line}\n{OF_SYSLOG}\n")[-1] == XID
 
 
 def test_one_line_that_is_not_known_hides_no_other_and_the_log_is_not_whole() -> None:

@@ -22,8 +22,8 @@ XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=77, name=python3, GPU has fallen off 
 
 
 def log(text: str) -> dict[str, Any]:
-    data: Any = kernel_log.read(text)
-    return dict(data["kernel_log"])
+    collected: Any = kernel_log.read(text)
+    return dict(collected["kernel_log"])
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:
 
 
 def test_what_was_before_the_last_boot_is_left_out() -> None:
-    data = log(f"[  900.000000] {XID}\n{dmesg()}")
-    assert XID not in [line[1] for line in data["lines"]]
-    assert not data["truncated"]
+    collected = log(f"[  900.000000] {XID}\n{dmesg()}")
+    assert XID not in [line[1] for line in collected["lines"]]
+    assert not collected["truncated"]
 
 
 def test_what_a_program_wrote_into_the_log_is_not_the_kernels_word() -> None:
@@ -89,15 +89,15 @@ def test_what_a_program_wrote_into_the_log_is_not_the_kernels_word() -> None:
 
 
 def test_a_boot_names_the_machine() -> None:
-    data: Any = kernel_log.read(dmesg())
-    assert data["platform"] == {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
-    assert data["boot"] == {"kernel": "6.8.0-1021-aws"}
+    collected: Any = kernel_log.read(dmesg())
+    assert collected["platform"] == {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
+    assert collected["boot"] == {"kernel": "6.8.0-1021-aws"}
 
 
 def test_many_lines_alike_lose_none_of_their_number() -> None:
-    data = log(sample("kernel-log/gpud-dmesg-decode-iso-0.txt").text)
-    events = facts.parse(facts.lines(data["lines"]))
-    assert len(data["lines"]) < 100
+    collected = log(sample("kernel-log/gpud-dmesg-decode-iso-0.txt").text)
+    events = facts.parse(facts.lines(collected["lines"]))
+    assert len(collected["lines"]) < 100
     assert sum(event.lines for event in events if isinstance(event, XidEvent) and event.code == 13) == 629
 
 
@@ -114,12 +114,12 @@ def test_of_a_log_of_all_programs_only_the_kernels_lines_are_read() -> None:
     assert kernel_log.is_of_all_programs(text)
     assert not kernel_log.is_kernel_log(text)
     assert not kernel_log.is_of_all_programs(PROGRAMS)
-    data: Any = kernel_log.read_of_all_programs(text)
-    assert [line[1] for line in data["kernel_log"]["lines"]] == [SHORT]
+    collected: Any = kernel_log.read_of_all_programs(text)
+    assert [line[1] for line in collected["kernel_log"]["lines"]] == [SHORT]
 
 
 @pytest.mark.parametrize(
-    ("files", "check", "words"),
+    ("files", "check", "message"),
     [
         ({"syslog": f"{PROGRAMS}{KERNELS}{PROGRAMS}"}, "gpu.no_xid", "concern: Xid 79 (GPU has fallen off the bus)"),
         (
@@ -135,11 +135,11 @@ def test_of_a_log_of_all_programs_only_the_kernels_lines_are_read() -> None:
     ],
 )
 def test_a_log_into_which_all_programs_write_fails_no_node_and_proves_nothing(
-    files: dict[str, str], check: str, words: str
+    files: dict[str, str], check: str, message: str
 ) -> None:
     result = evaluated(files)[check]
     assert result.verdict is Verdict.INCOMPLETE
-    assert words in result.message
+    assert message in result.message
 
 
 BOOT = "Linux version 6.8.0-1021-aws (x)"
@@ -161,9 +161,9 @@ def test_one_program_among_the_kernels_lines_makes_it_a_log_of_all(date: str, ke
     with pytest.raises(CaptureError, match="programs have lines far down in it"):
         kernel_log.read_of_kernel_alone(text)
     for read in (kernel_log.read, kernel_log.read_of_all_programs):
-        data: Any = read(text)
-        assert SHORT in [line[1] for line in data["kernel_log"]["lines"]]
-        assert (data["kernel_log"]["source"], set(data)) == (facts.OF_ALL_PROGRAMS, {"kernel_log"})
+        collected: Any = read(text)
+        assert SHORT in [line[1] for line in collected["kernel_log"]["lines"]]
+        assert (collected["kernel_log"]["source"], set(collected)) == (facts.OF_ALL_PROGRAMS, {"kernel_log"})
 
 
 @pytest.mark.parametrize("date", DATES)
@@ -171,8 +171,8 @@ def test_what_systemd_says_before_there_is_a_journal_is_in_the_kernels(date: str
     own = f"{date}gpu001 kernel: {BOOT}\n{date}gpu001 systemd[1]: Inserted module 'a'\n"
     text = f"{own}{date}gpu001 systemd-journald[500]: Received a request\n{date}gpu001 kernel: {SHORT}\n" * 2
     assert of_kernel(text) == ["dmesg"]
-    data: Any = kernel_log.read(text)
-    assert (data["kernel_log"]["source"], data["kernel_log"]["truncated"]) == ("capture", date == DATES[3])
+    collected: Any = kernel_log.read(text)
+    assert (collected["kernel_log"]["source"], collected["kernel_log"]["truncated"]) == ("capture", date == DATES[3])
 
 
 @pytest.mark.any_user
@@ -212,18 +212,18 @@ CAPTURED = {
 @pytest.mark.parametrize("sample", of_topic("kernel-log"))
 def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None:
     events = parse(*sample.lines)
-    data = Counter(event.code for event in events if isinstance(event, XidEvent))
-    assert data == CAPTURED.get(sample.name, {})
+    codes = Counter(event.code for event in events if isinstance(event, XidEvent))
+    assert codes == CAPTURED.get(sample.name, {})
     assert not [event for event in events if isinstance(event, SXidEvent)]
 
 
-@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name not in CAPTURED))
+@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda capture: capture.name not in CAPTURED))
 def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
     events = parse(*sample.lines)
     assert evaluate(events) == evaluate_switches(events) == ()
 
 
-@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))
+@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda capture: capture.is_healthy))
 def test_a_healthy_capture_has_no_event_but_its_boot(sample: Sample) -> None:
     events = parse(*sample.lines)
     assert {type(event) for event in events} <= {Cleared, Logged}

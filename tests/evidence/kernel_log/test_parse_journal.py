@@ -19,7 +19,7 @@ Entry = dict[str, object]
 
 def entry(message: object, at_us: int = 12_500_000, **fields: object) -> Entry:
     """One kernel entry; a field that is None is left out."""
-    data = {
+    every_field = {
         "__CURSOR": "s=1;i=2",
         "__REALTIME_TIMESTAMP": str(1_700_000_000_000_000 + at_us),
         "_BOOT_ID": "b" * 32,
@@ -32,7 +32,7 @@ def entry(message: object, at_us: int = 12_500_000, **fields: object) -> Entry:
         "MESSAGE": message,
         **fields,
     }
-    return {name: value for name, value in data.items() if value is not None}
+    return {name: value for name, value in every_field.items() if value is not None}
 
 
 BOOT = entry("Linux version 6.8.0-1021-aws (x)", 0)
@@ -40,16 +40,16 @@ USB = entry("usb 1-1: new device")
 
 
 def compact(*entries: Entry) -> str:
-    return "".join(f"{json.dumps(one)}\n" for one in entries)
+    return "".join(f"{json.dumps(item)}\n" for item in entries)
 
 
 def pretty(*entries: Entry) -> str:
-    fields = (",\n".join(f"\t{json.dumps(name)} : {json.dumps(one[name])}" for name in one) for one in entries)
+    fields = (",\n".join(f"\t{json.dumps(name)} : {json.dumps(item[name])}" for name in item) for item in entries)
     return "".join(f"{{\n{some}\n}}\n" for some in fields)
 
 
 def exported(*entries: Entry) -> str:
-    return "\n".join("".join(f"{name}={value}\n" for name, value in one.items()) for one in entries)
+    return "\n".join("".join(f"{name}={value}\n" for name, value in item.items()) for item in entries)
 
 
 def xids(folder: Path, text: str) -> Result:
@@ -61,9 +61,9 @@ def xids(folder: Path, text: str) -> Result:
 def test_an_xid_in_the_kernels_entries_fails_and_a_healthy_journal_passes(
     form: Callable[..., str], tmp_path: Path
 ) -> None:
-    found = xids(tmp_path, form(BOOT, entry(XID)))
-    assert found.verdict is Verdict.FAIL
-    assert "Xid 48 (Double Bit ECC Error) at 0000:c5:00.0, last 12 s after boot, in process python3" in found.message
+    result = xids(tmp_path, form(BOOT, entry(XID)))
+    assert result.verdict is Verdict.FAIL
+    assert "Xid 48 (Double Bit ECC Error) at 0000:c5:00.0, last 12 s after boot, in process python3" in result.message
     assert xids(tmp_path, form(BOOT, USB)).verdict is Verdict.PASS
 
 
@@ -81,7 +81,7 @@ def test_an_xid_in_the_kernels_entries_fails_and_a_healthy_journal_passes(
     ids=["crlf", "prompt", "markdown", "cut at its begin", "all programs", "bytes", "few fields"],
 )
 def test_an_entry_is_read_however_it_was_pasted(text: str, tmp_path: Path) -> None:
-    assert Verdict.FAIL in [one.verdict for one in xids(tmp_path, text).by_verdict]
+    assert Verdict.FAIL in [finding.verdict for finding in xids(tmp_path, text).by_verdict]
 
 
 @pytest.mark.long
@@ -102,8 +102,8 @@ def test_only_what_journald_has_from_the_kernel_counts(forged: Entry, tmp_path: 
 
 
 def test_without_journalds_word_who_calls_himself_kernel_fails_no_node(tmp_path: Path) -> None:
-    found = xids(tmp_path, compact(entry(XID, _TRANSPORT=None), entry(XID, _TRANSPORT=None, SYSLOG_IDENTIFIER="me")))
-    assert [one.verdict for one in found.by_verdict] == [Verdict.INCOMPLETE, Verdict.CONCERN]
+    result = xids(tmp_path, compact(entry(XID, _TRANSPORT=None), entry(XID, _TRANSPORT=None, SYSLOG_IDENTIFIER="me")))
+    assert [finding.verdict for finding in result.by_verdict] == [Verdict.INCOMPLETE, Verdict.CONCERN]
 
 
 @pytest.mark.parametrize("further", [f"__CURSOR=2\n_TRANSPORT=kernel\nMESSAGE={XID}", f"$ dmesg\n[   12.500000] {XID}"])
@@ -111,8 +111,8 @@ def test_the_lines_of_a_users_message_are_no_entry_of_an_export(further: str, tm
     for begin in ("", "\n", "the journal:\n"):
         text = f"{begin}{exported(BOOT, USB)}\n__CURSOR=1\nMESSAGE\n.......hello\n\n{further}\n"
         assert xids(tmp_path, text).verdict is Verdict.INCOMPLETE
-        said = "none of the known forms" if begin.strip() else "a field of several lines"
-        assert said in " ".join(of_file(tmp_path / "journal").unknown)
+        message = "none of the known forms" if begin.strip() else "a field of several lines"
+        assert message in " ".join(of_file(tmp_path / "journal").unknown)
 
 
 @pytest.mark.long
@@ -122,11 +122,11 @@ def test_a_journal_that_is_cut_proves_nothing(text: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (compact(BOOT, entry(XID, _MACHINE_ID="d" * 32)), "entries of several machines"),
         (compact(entry(XID, _TRANSPORT="journal", SYSLOG_IDENTIFIER="me")), "no entry of the kernel"),
     ],
 )
-def test_what_is_not_one_kernels_journal_says_so(text: str, words: str, tmp_path: Path) -> None:
-    assert words in " ".join(of_file(written(tmp_path, journal=text) / "journal").unknown)
+def test_what_is_not_one_kernels_journal_says_so(text: str, message: str, tmp_path: Path) -> None:
+    assert message in " ".join(of_file(written(tmp_path, journal=text) / "journal").unknown)

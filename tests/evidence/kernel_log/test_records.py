@@ -16,8 +16,8 @@ from tests.testbed.needs import needs_root
 
 
 def log(text: str) -> dict[str, Any]:
-    data: Any = kernel_log.read(text)
-    return dict(data["kernel_log"])
+    collected: Any = kernel_log.read(text)
+    return dict(collected["kernel_log"])
 
 
 SHORT = "NVRM: Xid (PCI:0000:c5:00): 79"
@@ -47,10 +47,10 @@ ON_EACH_LINE = {
 def codes(text: str) -> list[int]:
     """The Xids in a capture."""
     try:
-        data = log(text)["lines"]
+        lines = log(text)["lines"]
     except CaptureError:
         return []
-    return [event.code for event in facts.parse(facts.lines(data)) if isinstance(event, XidEvent)]
+    return [event.code for event in facts.parse(facts.lines(lines)) if isinstance(event, XidEvent)]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -80,16 +80,16 @@ def test_a_kernel_with_a_number_is_a_user_who_calls_himself_so() -> None:
 
 def test_a_programs_line_is_no_part_of_the_drivers_record_before_it() -> None:
     driver = f"Oct 14 14:56:49 gpu001 kernel: {SHORT}"
-    data = log(f"{driver}, pid=1, name=x\nOct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n")
-    assert [line[1] for line in data["lines"]] == [f"{SHORT}, pid=1, name=x"]
+    collected = log(f"{driver}, pid=1, name=x\nOct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n")
+    assert [line[1] for line in collected["lines"]] == [f"{SHORT}, pid=1, name=x"]
 
 
 def test_the_driver_may_speak_twice_in_a_microsecond_and_a_boot_all_at_once() -> None:
     assert codes(f"[   12.500000] {SHORT}\n[   12.500000] {SHORT.replace('79', '48')}\n") == [79, 48]
-    data: Any = kernel_log.read(
+    collected: Any = kernel_log.read(
         "[    0.000000] Linux version 6.8.0-1021-aws (x)\n[    0.000000] DMI: Amazon EC2 p5.48xlarge/, BIOS 1.0\n"
     )
-    assert data["platform"]["product"] == "p5.48xlarge"
+    assert collected["platform"]["product"] == "p5.48xlarge"
 
 
 HANG = "[ 1649.015145] igb 0000:02:00.1: Detected Tx Unit Hang\n"

@@ -68,8 +68,8 @@ def test_a_sick_node_fails_however_many_processes_crash(fault: str) -> None:
     lines = [tuple(line) for line in log.pop("lines")]
     mounts = [{"path": "/data", "type": "ext4", "source": "/dev/nvme1n1p1", "options": "rw", "alive": "yes"}]
     of_log = node(*lines, **log)
-    data = {**of_log.evidence.collectors, "mounts": Collected(Status.READ, {"mounts": mounts, "fstab": []})}
-    sick = type(of_log)(Target("gpu001"), NodeEvidence("gpu001", data))
+    collectors = {**of_log.evidence.collectors, "mounts": Collected(Status.READ, {"mounts": mounts, "fstab": []})}
+    sick = type(of_log)(Target("gpu001"), NodeEvidence("gpu001", collectors))
     assert verdict(FAULTS[fault], sick) is Verdict.FAIL
 
 
@@ -84,18 +84,18 @@ def test_no_user_makes_a_check_of_a_healthy_node_fail_or_incomplete(check: str) 
 def test_crashes_that_are_not_looked_at_are_counted() -> None:
     log = log_of(crashes(2_100))
     lines = [tuple(line) for line in log.pop("lines")]
-    said = result("host.segfaults", node(*lines, **log))
-    assert said.verdict is Verdict.CONCERN
-    assert f"{2100 - len(lines)} more crashes, each of a differently named process" in said.message
+    outcome = result("host.segfaults", node(*lines, **log))
+    assert outcome.verdict is Verdict.CONCERN
+    assert f"{2100 - len(lines)} more crashes, each of a differently named process" in outcome.message
 
 
 @pytest.mark.long
 def test_lines_of_the_kernels_own_that_are_ever_different_leave_a_check_incomplete() -> None:
     log = log_of([f"NVRM: {word} is new" for word in map("".join, islice(product(ascii_lowercase, repeat=4), 5_000))])
     lines = [tuple(line) for line in log.pop("lines")]
-    said = result("gpu.no_xid", node(*lines, **log))
-    assert said.verdict is Verdict.INCOMPLETE
-    assert f"{log['uncounted']} lines of the kernel log were left out, each unlike the others" in said.message
+    outcome = result("gpu.no_xid", node(*lines, **log))
+    assert outcome.verdict is Verdict.INCOMPLETE
+    assert f"{log['uncounted']} lines of the kernel log were left out, each unlike the others" in outcome.message
 
 
 BOUND = (
@@ -108,7 +108,7 @@ KILLED = "Out of memory: Killed process {1} ({0}) total-vm:1kB, anon-rss:1kB, UI
 def test_a_kill_is_kept_with_the_line_that_says_for_which_limit(name: str) -> None:
     """Otherwise a process that fills its NUMA nodes would seem to have used up the whole node's memory."""
     of = [(name.format(word), pid) for pid, word in enumerate(names("", 500), 100)]
-    log = log_of([line.format(*one) for one in of for line in (BOUND, KILLED)])
+    log = log_of([line.format(*fields) for fields in of for line in (BOUND, KILLED)])
     assert log["dropped"] > 0
     assert checked(log, "host.no_oom_kill") is Verdict.CONCERN
 

@@ -75,9 +75,9 @@ def test_a_process_that_names_itself_after_a_fault_is_none(deed: str) -> None:
     record = OF_A_PROCESS[deed]
     own = evidence_of(record.format("x"))
     names = [text[:COMM_CHARACTERS] for text in EVERY_TEXT]
-    found = {name: evidence_of(record.format(name)) for name in names}
-    assert {name: events for name, events in found.items() if kinds(events) != kinds(own)} == {}
-    xids = [event for events in found.values() for event in events if isinstance(event, XidEvent)]
+    by_name = {name: evidence_of(record.format(name)) for name in names}
+    assert {name: events for name, events in by_name.items() if kinds(events) != kinds(own)} == {}
+    xids = [event for events in by_name.values() for event in events if isinstance(event, XidEvent)]
     assert [event for event in xids if event.code != 31] == []
 
 
@@ -119,9 +119,9 @@ def test_what_a_program_writes_into_the_kernels_log_is_left_out(tmp_path: Path, 
     written = (f"{priority},{at},{at}000000,-;{text}\n" for at, text in enumerate(EVERY_TEXT, 1))
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_text("".join(("6,0,0,-;x\n", *written)))
-    data = read(Node(str(tmp_path)))
-    assert isinstance(data, dict)
-    assert data["lines"] == []
+    collected = read(Node(str(tmp_path)))
+    assert isinstance(collected, dict)
+    assert collected["lines"] == []
 
 
 CRASH = "import ctypes,sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0); ctypes.string_at(0)"

@@ -19,7 +19,7 @@ OOM = "Out of memory: Killed process 39 (python3) total-vm:1kB"
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
+    ("text", "expected"),
     [
         ("boot", BOOT),
         ("45s", Window(last_s=45, words="45s")),
@@ -33,8 +33,8 @@ OOM = "Out of memory: Killed process 39 (python3) total-vm:1kB"
         ("2025-11-20", Window(moment=NOW - 73200, words="2025-11-20")),
     ],
 )
-def test_the_forms_of_a_window(data: str, expected: Window) -> None:
-    assert window(data) == expected
+def test_the_forms_of_a_window(text: str, expected: Window) -> None:
+    assert window(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_what_is_no_window_is_one_clear_line(data: str) -> None:
     ],
 )
 def test_only_lines_within_the_window_count(since: str, at_s: float | None, is_found: bool) -> None:
-    found = node((at_s, OOM), since=since)
-    assert verdict("host.no_oom_kill", found) is (Verdict.FAIL if is_found else Verdict.PASS)
+    logged = node((at_s, OOM), since=since)
+    assert verdict("host.no_oom_kill", logged) is (Verdict.FAIL if is_found else Verdict.PASS)
 
 
 @pytest.mark.parametrize("now", [0.0, NOW - 1e8, NOW + 1e8])
@@ -120,8 +120,8 @@ def test_a_log_that_lost_only_what_is_before_the_window_is_whole_enough(
 @pytest.mark.parametrize("since", ["boot", "24h"])
 def test_a_log_that_was_not_read_to_its_end_still_fails_and_proves_nothing(since: str) -> None:
     unfinished: dict[str, Any] = {"truncated": True, "whole_from": None, "unfinished": True}
-    said = result("host.no_oom_kill", node(since=since, **unfinished))
-    assert (said.verdict, "not read to its end" in said.message) == (Verdict.INCOMPLETE, True)
+    outcome = result("host.no_oom_kill", node(since=since, **unfinished))
+    assert (outcome.verdict, "not read to its end" in outcome.message) == (Verdict.INCOMPLETE, True)
     assert verdict("host.no_oom_kill", node((UPTIME_S - 10, OOM), since=since, **unfinished)) is Verdict.FAIL
 
 
@@ -132,11 +132,11 @@ def test_a_window_on_a_node_of_unknown_uptime_is_incomplete() -> None:
         silent.kernel_events  # noqa: B018
 
 
-@pytest.mark.parametrize(("since", "words"), [("24h", "in the last 24h"), ("2025-11-20", "since 2025-11-20")])
-def test_the_header_says_a_window(runs: Runs, since: str, words: str) -> None:
+@pytest.mark.parametrize(("since", "phrase"), [("24h", "in the last 24h"), ("2025-11-20", "since 2025-11-20")])
+def test_the_header_says_a_window(runs: Runs, since: str, phrase: str) -> None:
     runs.checks(test_word=LIGHT)
     ended = runs.over([saying("gpu001", "pass")], "--since", since)
-    ended.stdout.fnmatch_lines([f"kernel log: only what it logged {words} counts"])
+    ended.stdout.fnmatch_lines([f"kernel log: only what it logged {phrase} counts"])
     assert runs.verdicts == {"gpu001": Verdict.PASS}
 
 

@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 def test_an_application_that_crashes_nine_times_in_636_lines_is_a_concern() -> None:
     findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-decode-iso-0.txt").lines))
-    assert [(found.code, found.severity, found.count, found.occurrences) for found in findings] == [
+    assert [(finding.code, finding.severity, finding.count, finding.occurrences) for finding in findings] == [
         (13, "concern", 629, 9),
         (43, "none", 7, 7),
     ]
@@ -26,7 +26,7 @@ def test_an_application_that_crashes_nine_times_in_636_lines_is_a_concern() -> N
 
 def test_the_captured_double_bit_error_is_what_fails_not_the_application_that_it_ended() -> None:
     findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-tail-0.txt").lines))
-    assert [(found.code, found.severity, found.pci) for found in findings] == [
+    assert [(finding.code, finding.severity, finding.pci) for finding in findings] == [
         (48, "fail", "0000:19:00.0"),
         (63, "concern", "0000:19:00.0"),
         (94, "none", "0000:19:00.0"),
@@ -46,11 +46,11 @@ def test_the_captured_double_bit_error_is_what_fails_not_the_application_that_it
 )
 def test_a_later_reset_or_reboot_clears_what_was_before_it(mark: str, gpus: set[str]) -> None:
     before = [(1.0, line_of(48, gpu=gpu)) for gpu in (GPU, OTHER_GPU)]
-    severities = {found.pci: found.severity for found in log(*before, (2.0, mark)) if found.code == 48}
-    cleared = {found.pci for found in log(*before, (2.0, mark)) if found.code == 48 and found.cleared_by}
+    severities = {finding.pci: finding.severity for finding in log(*before, (2.0, mark)) if finding.code == 48}
+    cleared = {finding.pci for finding in log(*before, (2.0, mark)) if finding.code == 48 and finding.cleared_by}
     assert cleared == {pci_address(gpu) for gpu in gpus}
     assert severities == {pci_address(gpu): "none" if gpu in gpus else "fail" for gpu in (GPU, OTHER_GPU)}
-    assert {found.severity for found in log((0.0, mark), *before) if found.code == 48} == {"fail"}
+    assert {finding.severity for finding in log((0.0, mark), *before) if finding.code == 48} == {"fail"}
 
 
 def test_a_gpu_that_was_taken_off_the_bus_and_is_back_was_reset() -> None:
@@ -95,7 +95,7 @@ def test_what_returns_after_a_reset_is_found_and_only_that_is_counted() -> None:
 @pytest.mark.parametrize("now", ["0x1 (GPU Reset Required)", "0x9 (Something New)", ""])
 def test_a_recovery_action_that_is_due_clears_nothing(now: str) -> None:
     due = line_of(154, f"GPU recovery action changed from 0x0 (None) to {now}")
-    assert {found.severity for found in log((1.0, line_of(79)), (2.0, due)) if found.code == 79} == {"fail"}
+    assert {finding.severity for finding in log((1.0, line_of(79)), (2.0, due)) if finding.code == 79} == {"fail"}
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: li
     ],
 )
 def test_the_cause_of_a_link_s_loss_says_where_to_look(text: str, severity: str, action: str) -> None:
-    found = only(evaluate(parse(line_of(149, text))))
-    assert (found.severity, found.action.startswith("reset the GPU")) == (severity, severity == "fail")
-    assert action in found.action
-    assert found.action == action or action != "reset the GPU"
+    finding = only(evaluate(parse(line_of(149, text))))
+    assert (finding.severity, finding.action.startswith("reset the GPU")) == (severity, severity == "fail")
+    assert action in finding.action
+    assert finding.action == action or action != "reset the GPU"
 
 
 def test_every_captured_line_of_144_to_149_names_its_part() -> None:
@@ -160,15 +160,15 @@ def test_every_captured_line_of_144_to_149_names_its_part() -> None:
 
 
 def test_lines_that_the_probe_left_out_are_counted() -> None:
-    data: list[kernel_log.Line] = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
-    assert only(evaluate(kernel_log.parse(data))).count == 103
+    lines: list[kernel_log.Line] = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
+    assert only(evaluate(kernel_log.parse(lines))).count == 103
 
 
 def test_162_clears_163_that_was_before_it_on_its_gpu() -> None:
     disengaged, engaged = line_of(163), line_of(162)
-    assert {found.severity for found in evaluate(parse(disengaged, engaged))} == {"none"}
-    assert {found.severity for found in evaluate(parse(engaged, disengaged))} == {"none", "concern"}
-    assert {found.severity for found in evaluate(parse(disengaged, line_of(162, gpu=OTHER_GPU)))} == {
+    assert {finding.severity for finding in evaluate(parse(disengaged, engaged))} == {"none"}
+    assert {finding.severity for finding in evaluate(parse(engaged, disengaged))} == {"none", "concern"}
+    assert {finding.severity for finding in evaluate(parse(disengaged, line_of(162, gpu=OTHER_GPU)))} == {
         "none",
         "concern",
     }
@@ -176,21 +176,21 @@ def test_162_clears_163_that_was_before_it_on_its_gpu() -> None:
 
 def test_45_after_another_xid_adds_nothing() -> None:
     findings = evaluate(parse(line_of(74), line_of(45), line_of(45)))
-    assert [(found.code, found.severity) for found in findings] == [(74, "fail"), (45, "none")]
+    assert [(finding.code, finding.severity) for finding in findings] == [(74, "fail"), (45, "none")]
 
 
 @pytest.mark.parametrize(("cause", "severity"), [(79, "fail"), (149, "concern"), (43, "none"), (999, "concern")])
 def test_an_xid_of_which_only_the_45_after_it_is_left_in_the_log_is_evaluated(cause: int, severity: str) -> None:
     left = line_of(45, f"pid=77, name=python3, Ch 0000000c caused by previous Xid {cause}")
     findings = evaluate(parse(left, left))
-    assert {found.code: found.severity for found in findings} == {cause: severity, 45: "none"}
+    assert {finding.code: finding.severity for finding in findings} == {cause: severity, 45: "none"}
 
 
 def test_an_xid_that_the_log_has_is_not_evaluated_again_by_the_45_after_it() -> None:
     left = line_of(45, "pid=77, name=python3, Ch 0000000c caused by previous Xid 145")
     nonfatal = line_of(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2)")
-    assert {found.severity for found in evaluate(parse(nonfatal, left))} == {"none"}
-    assert {found.severity for found in evaluate(parse(nonfatal, line_of(45, left[-40:], gpu=OTHER_GPU)))} == {
+    assert {finding.severity for finding in evaluate(parse(nonfatal, left))} == {"none"}
+    assert {finding.severity for finding in evaluate(parse(nonfatal, line_of(45, left[-40:], gpu=OTHER_GPU)))} == {
         "none",
         "concern",
     }
@@ -198,7 +198,7 @@ def test_an_xid_that_the_log_has_is_not_evaluated_again_by_the_45_after_it() -> 
 
 def test_a_process_cannot_name_a_cause() -> None:
     named = line_of(45, "pid=77, name=x caused by previous Xid 79, Ch 0000000c")
-    assert [(found.code, found.severity) for found in evaluate(parse(named))] == [(45, "none")]
+    assert [(finding.code, finding.severity) for finding in evaluate(parse(named))] == [(45, "none")]
 
 
 @pytest.mark.parametrize(
@@ -225,11 +225,11 @@ def test_a_switch_that_has_cooled_down_is_no_finding_and_one_that_is_hot_again_i
     hot = "nvidia-nvswitch2: SXid (PCI:0000:a9:00.0): 10004, Thermal Slowdown Engaged | Temp higher than WARN Threshold"
     cool = "nvidia-nvswitch2: SXid (PCI:0000:a9:00.0): 10005, Thermal slowdown Disengaged"
     cool_elsewhere = cool.replace("a9", "ab")
-    assert {found.severity for found in evaluate_switches(parse(hot, cool))} == {"none"}
-    assert {found.severity for found in evaluate_switches(parse(hot, cool, hot))} == {"none", "concern"}
-    assert {found.severity for found in evaluate_switches(parse(hot, cool_elsewhere))} == {"none", "concern"}
+    assert {finding.severity for finding in evaluate_switches(parse(hot, cool))} == {"none"}
+    assert {finding.severity for finding in evaluate_switches(parse(hot, cool, hot))} == {"none", "concern"}
+    assert {finding.severity for finding in evaluate_switches(parse(hot, cool_elsewhere))} == {"none", "concern"}
     hidden = [line.replace("0000:a9", "xxxx:xx") for line in (hot, cool)]
-    assert {found.severity for found in evaluate_switches(parse(*hidden))} == {"none", "concern"}
+    assert {finding.severity for finding in evaluate_switches(parse(*hidden))} == {"none", "concern"}
 
 
 HIDDEN = "xxxx:xx:00"
@@ -248,19 +248,19 @@ def test_lines_that_name_no_gpu_are_evaluated_and_prove_nothing_of_one_another(
     lines: list[tuple[float, str]], severities: dict[int, str]
 ) -> None:
     findings = log(*lines)
-    assert {found.pci for found in findings} == {""}
-    assert {found.code: found.severity for found in findings} == severities
+    assert {finding.pci for finding in findings} == {""}
+    assert {finding.code: finding.severity for finding in findings} == severities
 
 
 def test_findings_come_worst_first() -> None:
     findings = evaluate(parse(line_of(43), line_of(999), line_of(79), line_of(79, gpu=OTHER_GPU)))
-    assert [(found.severity, found.code) for found in findings] == [
+    assert [(finding.severity, finding.code) for finding in findings] == [
         ("fail", 79),
         ("fail", 79),
         ("concern", 999),
         ("none", 43),
     ]
-    assert [found.pci for found in findings[:2]] == ["0000:0b:00.0", "0000:c5:00.0"]
+    assert [finding.pci for finding in findings[:2]] == ["0000:0b:00.0", "0000:c5:00.0"]
 
 
 codes = st.sampled_from([13, 31, 43, 48, 63, 79, 92, 94, 109, 121, 154, 162, 163, 999])

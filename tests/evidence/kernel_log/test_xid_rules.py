@@ -52,7 +52,7 @@ def test_repetition_counts_for_some_codes(code: int, once: str, twice: str) -> N
 )
 def test_repeated_is_twice_on_one_gpu_within_24_hours(lines: list[tuple[float | None, str]], severity: str) -> None:
     findings = log(*((time, line_of(13, gpu=gpu)) for time, gpu in lines))
-    assert {found.severity for found in findings} == {severity}
+    assert {finding.severity for finding in findings} == {severity}
 
 
 def test_lines_of_one_burst_are_one_occurrence_that_began_with_the_first() -> None:
@@ -65,7 +65,7 @@ def test_lines_of_one_burst_are_one_occurrence_that_began_with_the_first() -> No
 @pytest.mark.parametrize("due", [GPU, "00000000:C5:00.0"])
 def test_a_row_remapping_fails_while_it_is_pending_or_has_failed(due: str) -> None:
     events = parse(line_of(63), line_of(63, gpu=OTHER_GPU))
-    assert {found.pci: found.severity for found in evaluate(events, remap_due=[due])} == {
+    assert {finding.pci: finding.severity for finding in evaluate(events, remap_due=[due])} == {
         "0000:c5:00.0": "fail",
         "0000:0b:00.0": "concern",
     }
@@ -82,8 +82,8 @@ def test_nvlink_codes_are_evaluated_by_the_lines_own_word(code: int, word: str, 
 
 @pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
 def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
-    data: list[kernel_log.Line] = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
-    assert only(evaluate(kernel_log.parse(data))).severity == severity
+    lines: list[kernel_log.Line] = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
+    assert only(evaluate(kernel_log.parse(lines))).severity == severity
 
 
 def test_one_fatal_line_among_nonfatal_ones_fails() -> None:

@@ -22,7 +22,7 @@ from tests.testbed.node import entered, healthy_p5, with_file, with_whole_machin
 
 NOBODY = 65534
 PAIR = "ip link add end1 type veth peer name end2"
-ASKED = f"""
+STATISTICS = f"""
 import json, os, sys
 from clusterproof.plugins.evidence.network.collect_ena_counters import statistics
 os.setgid({NOBODY})
@@ -64,7 +64,7 @@ def ena(root: Path, *names: str) -> Node:
 
 @needs_ethtool
 def test_an_unprivileged_user_reads_what_the_real_ethtool_shows_root() -> None:
-    out = in_namespace(f'{PAIR}; "$1" -c "$2" end1; ethtool -S end1', sys.executable, ASKED)
+    out = in_namespace(f'{PAIR}; "$1" -c "$2" end1; ethtool -S end1', sys.executable, STATISTICS)
     counters, _, ethtool = out.partition("\n")
     assert json.loads(counters) == shown(ethtool)
     assert json.loads(counters)["peer_ifindex"] > 0
@@ -72,7 +72,7 @@ def test_an_unprivileged_user_reads_what_the_real_ethtool_shows_root() -> None:
 
 @needs_ethtool
 def test_an_interface_without_statistics_has_none() -> None:
-    assert in_namespace('"$1" -c "$2" lo', sys.executable, ASKED) == "{}\n"
+    assert in_namespace('"$1" -c "$2" lo', sys.executable, STATISTICS) == "{}\n"
 
 
 def test_an_interface_that_is_not_there_raises_what_the_kernel_says() -> None:
@@ -96,17 +96,17 @@ def test_the_real_ethtool_sees_on_a_fake_node_what_the_collector_reports() -> No
 def test_only_interfaces_of_ena_are_asked(tmp_path: Path) -> None:
     node = ena(tmp_path, "ens32")
     (tmp_path / "sys/class/net/docker0").mkdir()
-    data: Any = ena_counters.read(node)
-    (interface,) = data["interfaces"]
+    report: Any = ena_counters.read(node)
+    (interface,) = report["interfaces"]
     assert interface["name"] == "ens32"
     assert {look["error"] for looks in interface["counters"].values() for look in looks} == {"ENODEV"}
 
 
 def test_every_one_of_very_many_interfaces_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ena_counters, "statistics", lambda _name: {"pps_allowance_exceeded": 7})
-    data: Any = ena_counters.read(ena(tmp_path, *(f"ens{number:03}" for number in range(200))))
-    assert len(data["interfaces"]) == 200
-    assert data["interfaces"][0] == {"name": "ens000", "counters": {"pps_allowance_exceeded": [7, 7]}}
+    report: Any = ena_counters.read(ena(tmp_path, *(f"ens{number:03}" for number in range(200))))
+    assert len(report["interfaces"]) == 200
+    assert report["interfaces"][0] == {"name": "ens000", "counters": {"pps_allowance_exceeded": [7, 7]}}
 
 
 def test_a_node_without_ena_has_no_counters(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def device(root: Path, gids: list[tuple[str, str]], layer: str = "Ethernet", ven
     for name, word in files.items():
         (at / name).parent.mkdir(parents=True, exist_ok=True)
         (at / name).write_text(f"{word}\n")
-    for side, words in ecn.items():
+    for side, values in ecn.items():
         (net / side / "enable").mkdir(parents=True)
-        for priority, word in enumerate(words):
+        for priority, word in enumerate(values):
             (net / side / "enable" / str(priority)).write_text(f"{word}\n")
     value: Any = read(Node(str(root)))
     return value["ports"]

@@ -50,20 +50,20 @@ def efa(name: str, **counters: str | bytes) -> dict[str, str | bytes]:
 
 def rdma_devices(node: Node) -> dict[str, Any]:
     """The devices that the collector reports, by name."""
-    data: Any = rdma.read(node)
-    return {device["name"]: device for device in data["devices"]}
+    report: Any = rdma.read(node)
+    return {device["name"]: device for device in report["devices"]}
 
 
 def test_a_capture_of_many_kinds_of_rdma_devices_is_read_whole(tmp_path: Path) -> None:
     capture = sample("rdma/sysfs-infiniband-node_exporter.txt")
     files = dict(line.split(":", 1) for line in capture.lines if line.startswith("/sys/"))
-    data = rdma_devices(written(tmp_path, dict(files)))
-    assert {name: device["firmware"] for name, device in data.items()} == {
-        name: files[f"/sys/class/infiniband/{name}/fw_ver"] for name in data
+    devices = rdma_devices(written(tmp_path, dict(files)))
+    assert {name: device["firmware"] for name, device in devices.items()} == {
+        name: files[f"/sys/class/infiniband/{name}/fw_ver"] for name in devices
     }
-    assert data["i40iw0"]["ports"][0]["link_downed"] is None  # N/A (no PMA)
-    assert [port["link_downed"] for port in data["mlx4_0"]["ports"]] == [0, 0]
-    assert {port.gbps for device in data.values() for port in RdmaDevice(device).ports} == {10.0, 40.0}
+    assert devices["i40iw0"]["ports"][0]["link_downed"] is None  # N/A (no PMA)
+    assert [port["link_downed"] for port in devices["mlx4_0"]["ports"]] == [0, 0]
+    assert {port.gbps for device in devices.values() for port in RdmaDevice(device).ports} == {10.0, 40.0}
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_efa_counters_are_read_at_both_looks_and_others_are_not(tmp_path: Path) 
         "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/rx_drops": "1\n",
         "/sys/class/infiniband/rdmap79s0/hw_counters/no_completion_cmds": "0\n",
     })  # fmt: skip
-    data: Any = efa_counters.read(node)
-    assert data["devices"] == [{"name": "rdmap79s0", "counters": {"rx_drops": [7, 7], "no_completion_cmds": [0, 0]}}]
+    report: Any = efa_counters.read(node)
+    assert report["devices"] == [{"name": "rdmap79s0", "counters": {"rx_drops": [7, 7], "no_completion_cmds": [0, 0]}}]
 
 
 ONCE, TWICE = [[{"name": name, "counters": {"drops": looks}} for name in "ab"] for looks in ([7], [7, 7])]
@@ -122,7 +122,7 @@ def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counters", "words"),
+    ("counters", "message"),
     [
         ({"rx_drops": [5, 4]}, "went backwards, from 5 to 4"),
         ({"rx_drops": [5, None]}, "was not reported"),
@@ -132,8 +132,8 @@ def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
         ([], "not understood"),
     ],
 )
-def test_a_counter_that_cannot_be_followed_is_incomplete(counters: object, words: str) -> None:
-    with pytest.raises(Incomplete, match=words):
+def test_a_counter_that_cannot_be_followed_is_incomplete(counters: object, message: str) -> None:
+    with pytest.raises(Incomplete, match=message):
         Counters({"name": "rdmap79s0", "counters": counters}).counted("rx_drops")
 
 
@@ -145,8 +145,8 @@ def test_a_counter_is_what_it_went_on_by_and_none_where_the_driver_lacks_it() ->
 def interface_files(name: str, **files: str) -> dict[str, str | bytes]:
     """An interface in /sys/class/net with its own device."""
     here = f"/sys/class/net/{name}"
-    data = {"mtu": "9001\n", "operstate": "up\n", "flags": "0x1003\n", "carrier": "1\n", "device/x": ""} | files
-    return {f"{here}/{file}": text for file, text in data.items()}
+    contents = {"mtu": "9001\n", "operstate": "up\n", "flags": "0x1003\n", "carrier": "1\n", "device/x": ""} | files
+    return {f"{here}/{file}": text for file, text in contents.items()}
 
 
 def test_virtual_interfaces_are_names_only_and_what_is_no_interface_is_passed_over(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_virtual_interfaces_are_names_only_and_what_is_no_interface_is_passed_ov
         "/sys/class/net/lo/mtu": "65536\n",
         "/sys/class/net/bonding_masters": "\n",
     })  # fmt: skip
-    data: Any = interfaces.read(node)
-    assert data["names"] == ["ens32", "lo"]
-    assert [interface["name"] for interface in data["physical"]] == ["ens32"]
+    report: Any = interfaces.read(node)
+    assert report["names"] == ["ens32", "lo"]
+    assert [interface["name"] for interface in report["physical"]] == ["ens32"]
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_virtual_interfaces_are_names_only_and_what_is_no_interface_is_passed_ov
 def test_a_value_of_an_interface_that_makes_no_sense_is_an_error_in_its_place(
     tmp_path: Path, file: str, text: str, key: str, error: str
 ) -> None:
-    data: Any = interfaces.read(written(tmp_path, interface_files("ens32", **{file: text})))
-    assert data["physical"][0][key]["error"] == error
+    report: Any = interfaces.read(written(tmp_path, interface_files("ens32", **{file: text})))
+    assert report["physical"][0][key]["error"] == error
 
 
 @pytest.mark.long
@@ -175,8 +175,8 @@ def test_every_one_of_very_many_interfaces_is_reported(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {f"/sys/class/net/veth{number:04}/mtu": "1500\n" for number in range(600)}
     for number in range(200):
         files |= interface_files(f"ens{number}")
-    data: Any = interfaces.read(written(tmp_path, files))
-    assert (len(data["names"]), len(data["physical"])) == (800, 200)
+    report: Any = interfaces.read(written(tmp_path, files))
+    assert (len(report["names"]), len(report["physical"])) == (800, 200)
 
 
 def test_a_node_without_network_has_no_interface(tmp_path: Path) -> None:
@@ -202,6 +202,10 @@ def test_a_device_that_never_answers_hides_no_port_of_the_others() -> None:
         evidence = probe_node(node, ["rdma"], SOON)
     of = EvaluatedNode(Target("gpu001"), evidence)
     assert [device.name for device in of.efa_devices] == sorted(EFA_NAMES)
-    said = evaluate(node_checks()["network.efa_port_active"], of)
-    assert (said.verdict, f"{first}: port 1 is 1: DOWN" in said.message, last in said.message) == (FAIL, True, True)
+    result = evaluate(node_checks()["network.efa_port_active"], of)
+    assert (result.verdict, f"{first}: port 1 is 1: DOWN" in result.message, last in result.message) == (
+        FAIL,
+        True,
+        True,
+    )
     assert evaluate(node_checks()["network.efa_rate"], of).verdict is INCOMPLETE

@@ -94,7 +94,7 @@ def test_an_entry_that_is_cut_before_its_domain_is_no_domain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "data"),
+    ("output", "message"),
     [
         ("fi_getinfo: -61\n", "fi_getinfo: -61"),
         ("fi_getinfo: -61 (No data available)\n", "fi_getinfo: -61 (No data available)"),
@@ -108,8 +108,8 @@ def test_an_entry_that_is_cut_before_its_domain_is_no_domain() -> None:
         ("", ""),
     ],
 )
-def test_a_failure_is_reported_in_libfabrics_words(output: str, data: str) -> None:
-    assert error(output) == data
+def test_a_failure_is_reported_in_libfabrics_words(output: str, message: str) -> None:
+    assert error(output) == message
 
 
 @given(st.text())

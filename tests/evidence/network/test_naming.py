@@ -56,8 +56,8 @@ def test_silence_and_what_is_no_address_are_no_answer() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
         mute.bind((SILENT, 0))
         servers = [SILENT, "not-an-address.example", "10.0.0.999"]
-        data = naming._asked(Node(collector_s=0.2), servers, "gpu001")
-    assert data == [{"address": server, "answers": False} for server in servers]
+        answers = naming._asked(Node(collector_s=0.2), servers, "gpu001")
+    assert answers == [{"address": server, "answers": False} for server in servers]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_silence_and_what_is_no_address_are_no_answer() -> None:
 def test_the_nodes_own_name_in_etc_hosts(tmp_path: Path, lines: str, data: list[tuple[str, bool]]) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hosts").write_text(lines)
-    found = naming._hosts(Node(str(tmp_path)), "gpu001")
-    assert found == [{"address": address, "is_own": is_own} for address, is_own in data]
+    entries = naming._hosts(Node(str(tmp_path)), "gpu001")
+    assert entries == [{"address": address, "is_own": is_own} for address, is_own in data]
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_an_address_that_another_host_was_found_to_have_is_reported(tmp_path: Pa
     assert naming._duplicates(Node(str(tmp_path))) == ["2001:db8::7 on eth0"]
 
 
-def said(addresses: list[str], duplicates: list[str], others: list[list[str]], driver: str = "ena") -> Result:
+def result_of(addresses: list[str], duplicates: list[str], others: list[list[str]], driver: str = "ena") -> Result:
     """The result on the first of some nodes, by each node's IPv4 addresses."""
     group: Group[NodeOfCluster] = Group()
     for number, of_node in enumerate([addresses, *others]):
         entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]
-        data = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
+        report = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
         name = f"gpu{number:03d}"
-        evidence = NodeEvidence(name, {"naming": Collected(Status.READ, data)})
+        evidence = NodeEvidence(name, {"naming": Collected(Status.READ, report)})
         group.nodes.append(NodeOfCluster(Target(name), evidence, group=group))
     return evaluate(node_checks()["network.address_unique"], group.nodes[0])
 
@@ -134,11 +134,11 @@ def said(addresses: list[str], duplicates: list[str], others: list[list[str]], d
 def test_an_address_belongs_to_one_node(
     addresses: list[str], others: list[list[str]], driver: str, verdict: Verdict
 ) -> None:
-    assert said(addresses, [], others, driver).verdict is verdict
+    assert result_of(addresses, [], others, driver).verdict is verdict
 
 
 def test_an_address_that_the_kernel_calls_duplicate_is_a_concern_without_any_other_node() -> None:
-    assert said(["10.0.0.1"], ["2001:db8::7 on eth0"], []).verdict is Verdict.CONCERN
+    assert result_of(["10.0.0.1"], ["2001:db8::7 on eth0"], []).verdict is Verdict.CONCERN
 
 
 @pytest.mark.long

@@ -70,7 +70,7 @@ def test_what_two_outputs_say_of_an_interface_is_one_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (mlnx_qos("$i"), "does not say of which interface; expected its command above it, with one -i eth1"),
         (mlnx_qos("eth1; mlnx_qos -i eth2"), "does not say of which interface"),
@@ -80,10 +80,10 @@ def test_what_two_outputs_say_of_an_interface_is_one_port() -> None:
         (f"$ dcb pfc show\n{DCB_PFC}", "does not say of which interface; expected its command above it, with one dev"),
     ],
 )
-def test_an_output_that_does_not_say_enough_is_refused(text: str, words: str) -> None:
+def test_an_output_that_does_not_say_enough_is_refused(text: str, message: str) -> None:
     values, (problem,) = read_text(text)
     assert "roce" not in values
-    assert words in problem
+    assert message in problem
 
 
 def test_a_port_that_is_set_unlike_the_others_of_a_capture_is_named_and_perhaps_of_another_card() -> None:

@@ -35,8 +35,8 @@ BY_DEFAULT = [(5, number >> 3, number) for number in range(64)]
 
 
 def test_pfc_is_a_digit_for_each_priority_and_each_dscp_has_one() -> None:
-    found = priorities(answer(OF_3, (1, 6, 0x8915), *BY_DEFAULT))  # the first is an EtherType's
-    assert found == {"pfc": "00010000", "dscp": "".join(str(number >> 3) for number in range(64))}
+    settings = priorities(answer(OF_3, (1, 6, 0x8915), *BY_DEFAULT))  # the first is an EtherType's
+    assert settings == {"pfc": "00010000", "dscp": "".join(str(number >> 3) for number in range(64))}
     assert priorities(answer(OF_3, (5, 3, 26), (5, 6, 48)))["dscp"] == f"{'-' * 26}3{'-' * 21}6{'-' * 15}"
     assert priorities(answer(OF_3)) == {"pfc": "00010000", "dscp": ""}
     assert priorities(attribute(1, b"ens1np0\0")) == NONE
@@ -67,8 +67,8 @@ def test_a_damaged_answer_is_read_as_far_as_it_goes() -> None:
         for _ in range(chance.randrange(4)):
             if data:
                 data[chance.randrange(len(data))] = chance.randrange(256)
-        found = priorities(bytes(data))
-        assert (len(str(found["pfc"])), len(str(found["dscp"]))) in {(0, 0), (8, 0), (0, 64), (8, 64)}
+        settings = priorities(bytes(data))
+        assert (len(str(settings["pfc"])), len(str(settings["dscp"]))) in {(0, 0), (8, 0), (0, 64), (8, 64)}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tests.testbed.outputs import SCONTROL
 
 def nodes(text: str) -> list[dict[str, str]]:
     (form,) = [form for form in slurm.FORMS if form.recognises(text)]
-    data: Any = form.read(text)
-    return list(data["slurm_node"]["nodes"])
+    collected: Any = form.read(text)
+    return list(collected["slurm_node"]["nodes"])
 
 
 def test_scontrol_shows_a_node_in_lines_and_in_one() -> None:
@@ -96,10 +96,10 @@ def test_what_a_record_does_not_say_is_not_read_from_its_reason() -> None:
     ],
 )
 def test_sinfo_says_why_nodes_take_no_jobs_in_each_of_its_tables(text: str) -> None:
-    found = {node["name"]: SlurmNode(node) for node in nodes(text)}
+    by_name = {node["name"]: SlurmNode(node) for node in nodes(text)}
     for name in ("gpu001", "gpu002"):
-        assert found[name].why.startswith(" (Kill task failed")
-        assert found[name].states & OUT_OF_USE
+        assert by_name[name].why.startswith(" (Kill task failed")
+        assert by_name[name].states & OUT_OF_USE
 
 
 def test_a_node_without_a_reason_has_none_in_sinfos_table() -> None:
@@ -178,7 +178,7 @@ def test_nodes_without_a_reason_are_not_out_of_use_and_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("table", "message"),
     [
         ("NODELIST REASON STATE\ngpu001 none idle\ngpu002 bad GPU drained\n", "REASON between other columns"),
         ("REASON STATE RESERVATION NODELIST\nit was idle drained gpu002\n", "REASON beside RESERVATION"),
@@ -187,8 +187,8 @@ def test_nodes_without_a_reason_are_not_out_of_use_and_named() -> None:
         ("NODELIST STATE REASON\nall good on gpu001\n", "GOOD, which is no state of a node"),
     ],
 )
-def test_a_table_whose_columns_are_not_clear_is_refused(table: str, words: str) -> None:
-    with pytest.raises(CaptureError, match=words):
+def test_a_table_whose_columns_are_not_clear_is_refused(table: str, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
         nodes(table)
 
 
@@ -234,7 +234,7 @@ def test_the_gpus_in_a_gres_of_any_form(gres: str, gpus: int) -> None:
 
 
 def test_an_answer_about_one_other_node_is_not_this_nodes() -> None:
-    data = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
-    assert data.named("node").state == "DOWN"  # a one-file capture has no name
+    listed = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
+    assert listed.named("node").state == "DOWN"  # a one-file capture has no name
     with pytest.raises(Incomplete, match="is not among them"):
-        data.named("gpu001", "gpu001")
+        listed.named("gpu001", "gpu001")

@@ -26,11 +26,11 @@ def on_terminal(text: str, width: int) -> str:
 @pytest.mark.parametrize("width", [*range(21, 131), 178, 237])
 def test_a_wrapped_record_says_what_it_says_unwrapped(shown: str, width: int) -> None:
     records, rest = records_in(on_terminal(shown, width))
-    assert [said(record) for record in records] == [said(record) for record in records_in(shown)[0]]
+    assert [fields_of(record) for record in records] == [fields_of(record) for record in records_in(shown)[0]]
     assert not rest.strip()
 
 
-def said(record: str) -> dict[str, str]:
+def fields_of(record: str) -> dict[str, str]:
     """A record's content, without the blanks and key names that a terminal's wrapping may damage."""
     return {key: str(value).replace(" ", "") for key, value in node_of(record).items() if key != "host"}
 

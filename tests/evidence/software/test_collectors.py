@@ -54,8 +54,8 @@ def root(folder: Path, files: dict[str, str | bytes]) -> Node:
 
 
 def evidence_of(folder: Path, files: dict[str, str | bytes]) -> dict[str, Any]:
-    data: Any = versions.read(root(folder, files))
-    return dict(data)
+    report: Any = versions.read(root(folder, files))
+    return dict(report)
 
 
 def component(folder: Path, name: str, path: str, content: str | bytes) -> Any:
@@ -88,14 +88,14 @@ def test_a_component_has_its_version_and_where_it_is_from(
 
 @pytest.mark.parametrize("content", ["", "# Packages installed:\n", "EFA installer version: 1.43\n", b"\xff\xfe" * 999])
 def test_a_file_that_names_no_version_is_an_error_in_its_place(tmp_path: Path, content: str | bytes) -> None:
-    data = component(tmp_path, "efa_installer", EFA_RECORD, content)
-    assert data["error"] == "EINVAL"
-    assert len(data["text"]) < 1000
+    report = component(tmp_path, "efa_installer", EFA_RECORD, content)
+    assert report["error"] == "EINVAL"
+    assert len(report["text"]) < 1000
 
 
 def test_of_several_libraries_of_a_folder_the_newest_counts(tmp_path: Path) -> None:
-    data = evidence_of(tmp_path, {f"/usr/lib64/libnccl.so.2.{minor}.1": "" for minor in (9, 10)})
-    assert data["components"]["nccl"]["version"] == "2.10.1"
+    report = evidence_of(tmp_path, {f"/usr/lib64/libnccl.so.2.{minor}.1": "" for minor in (9, 10)})
+    assert report["components"]["nccl"]["version"] == "2.10.1"
 
 
 def test_the_folders_of_the_loader_come_before_the_usual_ones(tmp_path: Path) -> None:
@@ -112,26 +112,26 @@ def test_a_toolkit_behind_links_is_the_nodes_own_and_not_the_machines(tmp_path: 
     (tmp_path / "etc/alternatives").mkdir(parents=True)
     (tmp_path / "usr/local/cuda").symlink_to("/etc/alternatives/cuda")
     (tmp_path / "etc/alternatives/cuda").symlink_to("/usr/local/cuda-12.8")
-    data: Any = versions.read(node)
-    assert data["components"]["cuda"]["version"] == "12.8.1"
-    assert data["toolkits"] == ["12.8"]
+    report: Any = versions.read(node)
+    assert report["components"]["cuda"]["version"] == "12.8.1"
+    assert report["toolkits"] == ["12.8"]
 
 
 def test_a_library_whose_link_leads_nowhere_says_so(tmp_path: Path) -> None:
     node = root(tmp_path, {"/usr/lib64/libnccl.so.2": b"\x7fELF"})
     (tmp_path / "usr/lib64/libcuda.so.1").symlink_to("libcuda.so.550")
-    data: Any = versions.read(node)
-    (cuda,) = data["libraries"]["libcuda.so.1"]
+    report: Any = versions.read(node)
+    (cuda,) = report["libraries"]["libcuda.so.1"]
     assert cuda["bytes"]["error"] == "ENOENT"
-    assert data["libraries"]["libnccl.so.2"] == [{"path": "/usr/lib64/libnccl.so.2", "bytes": 4}]
-    assert data["libraries"]["libnvidia-ml.so.1"] == []
+    assert report["libraries"]["libnccl.so.2"] == [{"path": "/usr/lib64/libnccl.so.2", "bytes": 4}]
+    assert report["libraries"]["libnvidia-ml.so.1"] == []
 
 
 @pytest.mark.parametrize("status", ["install ok installed", "hold ok installed"])
 def test_only_packages_that_are_wholly_installed_count(status: str, tmp_path: Path) -> None:
     text = package("enroot", "3.5.0-1", "deinstall ok config-files") + package("rdma-core", "60.0-1", status)
-    data = evidence_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
-    assert data == {"rdma_core": {"version": "60.0-1", "from": DPKG}}
+    components = evidence_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
+    assert components == {"rdma_core": {"version": "60.0-1", "from": DPKG}}
 
 
 def test_a_large_package_database_is_read_to_its_end(tmp_path: Path) -> None:
@@ -150,16 +150,16 @@ def test_a_package_database_of_garbage_has_no_package(tmp_path: Path, content: b
 @needs_nodes
 def test_where_there_is_no_dpkg_rpm_is_asked_once() -> None:
     image_of_rpm = with_file(without_file(healthy_cpu(), DPKG), "/var/lib/rpm/rpmdb.sqlite", "")
-    data = value(with_tool(image_of_rpm, "rpm", RPM_TOOL), "versions")["components"]
-    assert data["nccl"] == {"version": "2.21.5-1.amzn2023", "from": "rpm"}
-    assert data["containerd"]["version"] == "1.7.27-1.amzn2023.0.2"
-    assert "enroot" not in data
+    components = value(with_tool(image_of_rpm, "rpm", RPM_TOOL), "versions")["components"]
+    assert components["nccl"] == {"version": "2.21.5-1.amzn2023", "from": "rpm"}
+    assert components["containerd"]["version"] == "1.7.27-1.amzn2023.0.2"
+    assert "enroot" not in components
 
 
 @needs_nodes
 def test_a_database_that_may_not_be_read_is_reported_as_such() -> None:
-    data = value(with_file(healthy_cpu(), DPKG, File(dpkg({"rdma-core": "60"}), 0o600)), "versions", user=NOBODY)
-    assert data["components"]["packages"]["error"] == "EACCES"
+    report = value(with_file(healthy_cpu(), DPKG, File(dpkg({"rdma-core": "60"}), 0o600)), "versions", user=NOBODY)
+    assert report["components"]["packages"]["error"] == "EACCES"
 
 
 @pytest.mark.parametrize(
@@ -179,49 +179,49 @@ def test_a_container_is_distinguished_from_a_host(tmp_path: Path, files: dict[st
 
 @pytest.mark.long
 def test_an_empty_root_has_no_component_and_no_error(tmp_path: Path) -> None:
-    data = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
-    assert data["versions"].status is data["image"].status is Status.READ
-    assert data["versions"].value["components"] == {}
-    assert data["image"].value["cloud_init"] is None
-    assert data["image"].value["left"] == []
+    collectors = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
+    assert collectors["versions"].status is collectors["image"].status is Status.READ
+    assert collectors["versions"].value["components"] == {}
+    assert collectors["image"].value["cloud_init"] is None
+    assert collectors["image"].value["left"] == []
 
 
 def test_what_was_left_behind_is_reported_by_name_and_size_and_never_by_content(tmp_path: Path) -> None:
     secret = "aws_secret_access_key = wJalr"
     files = dict.fromkeys(("/root/.aws/credentials", "/home/ubuntu/.bash_history", "/var/crash/a.crash"), secret)
-    data: Any = image.read(root(tmp_path, {**files, "/root/.bash_history": ""}))
-    assert {entry["path"]: entry["bytes"] for entry in data["left"]} == dict.fromkeys(files, len(secret))
-    assert "wJalr" not in str(data)
+    report: Any = image.read(root(tmp_path, {**files, "/root/.bash_history": ""}))
+    assert {entry["path"]: entry["bytes"] for entry in report["left"]} == dict.fromkeys(files, len(secret))
+    assert "wJalr" not in str(report)
 
 
 @needs_nodes
 def test_a_home_that_may_not_be_looked_into_is_reported_as_such() -> None:
-    data = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)
-    assert {entry["path"]: entry["bytes"]["error"] for entry in data["left"]} == {
+    report = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)
+    assert {entry["path"]: entry["bytes"]["error"] for entry in report["left"]} == {
         f"/root/{name}": "EACCES" for name in image.LEFT
     }
-    assert data["keys"]["root"]["error"] == "EACCES"
+    assert report["keys"]["root"]["error"] == "EACCES"
 
 
 def test_keys_are_counted_by_account_and_never_sent(tmp_path: Path) -> None:
     keys = "# launch\nssh-ed25519 AAAAsecret me\n\nssh-rsa AAAB you\n"
     forced = 'no-pty,command="echo no" ssh-ed25519 AAAAsecret me\n'
-    data: Any = image.read(root(tmp_path, {KEYS: keys, "/root/.ssh/authorized_keys": forced}))
-    assert data["keys"] == {"root": {"keys": 1, "commands": 1}, "ubuntu": {"keys": 2, "commands": 0}}
-    assert "secret" not in str(data)
+    report: Any = image.read(root(tmp_path, {KEYS: keys, "/root/.ssh/authorized_keys": forced}))
+    assert report["keys"] == {"root": {"keys": 1, "commands": 1}, "ubuntu": {"keys": 2, "commands": 0}}
+    assert "secret" not in str(report)
 
 
 @given(st.text(max_size=300))
 def test_whatever_cloud_init_writes_is_read_or_an_error(text: str) -> None:
     node = Node("/nowhere")
     node.text = lambda *_, **__: text  # type: ignore[method-assign]
-    data: Any = image._cloud_init(node)
-    assert data is None or "error" in data or len(data["errors"]) <= 8
+    report: Any = image._cloud_init(node)
+    assert report is None or "error" in report or len(report["errors"]) <= 8
 
 
 def test_plug_ins_are_those_that_plugstack_names(tmp_path: Path) -> None:
-    data: Any = image.read(root(tmp_path, {"/etc/slurm/plugstack.conf": PLUGSTACK, "/usr/lib/a.so": "x"}))
-    assert data["plugins"] == [
+    report: Any = image.read(root(tmp_path, {"/etc/slurm/plugstack.conf": PLUGSTACK, "/usr/lib/a.so": "x"}))
+    assert report["plugins"] == [
         {"need": "required", "path": "/usr/lib/a.so", "bytes": 1},
         {"need": "optional", "path": "/usr/lib/b.so", "bytes": None},
     ]
@@ -229,9 +229,9 @@ def test_plug_ins_are_those_that_plugstack_names(tmp_path: Path) -> None:
 
 @needs_nodes
 def test_a_healthy_node_reports_every_component_that_it_has() -> None:
-    data = collect(healthy_p5(), "versions").value["components"]
-    assert all("version" in found for found in data.values()), data
-    assert data.keys() >= {
+    components = collect(healthy_p5(), "versions").value["components"]
+    assert all("version" in version for version in components.values()), components
+    assert components.keys() >= {
         *("kernel", "driver", "libcuda", "cuda", "cudnn", "nccl", "efa_installer", "libfabric", "aws_ofi_nccl"),
         *(
             "gdrcopy",

@@ -71,12 +71,12 @@ class Container:
             (root / name).symlink_to(f"usr/{name}")
         (self.folder / "config.json").write_text(json.dumps(self._config()))
         state = ("--root", str(self.folder / "state"))
-        words = ["runc", *state, "run", "--detach", "--bundle", str(self.folder), self.name]
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=600)
+        command = ["runc", *state, "run", "--detach", "--bundle", str(self.folder), self.name]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=600)
 
     def end(self) -> None:
-        words = ["runc", "--root", str(self.folder / "state"), "delete", "--force", self.name]
-        subprocess.run(words, check=False, capture_output=True, timeout=600)
+        command = ["runc", "--root", str(self.folder / "state"), "delete", "--force", self.name]
+        subprocess.run(command, check=False, capture_output=True, timeout=600)
 
     def _config(self) -> Mapping[str, object]:
         major, minor = FUSE
@@ -119,10 +119,10 @@ def container(tmp_path: Path) -> Iterator[Container]:
     made.end()
 
 
-def says(container: Container, check: str, verdict: Verdict, words: str = "") -> None:
+def says(container: Container, check: str, verdict: Verdict, message: str = "") -> None:
     """A check's result on the probe's report from inside."""
     evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=container.entered))
-    expect(said(check, evidence, occasion="job"), verdict, words)
+    expect(said(check, evidence, occasion="job"), verdict, message)
 
 
 def test_devices_that_systemd_takes_away_again_are_the_runtimes_loss(container: Container) -> None:
@@ -189,7 +189,7 @@ def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(containe
 
 
 @pytest.mark.parametrize(
-    ("plug_in", "words"),
+    ("plug_in", "message"),
     [
         (of_absent_library, f"libnccl-net.so does not load: {ABSENT}"),
         (lambda: library()[:500], "/opt/lib/libnccl-net.so"),
@@ -197,19 +197,19 @@ def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(containe
     ids=["one that needs what the image lacks", "one that is cut"],
 )
 def test_a_plug_in_of_the_node_that_does_not_load_is_not_the_images(
-    container: Container, plug_in: Callable[[], bytes], words: str
+    container: Container, plug_in: Callable[[], bytes], message: str
 ) -> None:
     container.mounted["libnccl-net.so"] = plug_in()
     container.start()
     says(container, LOADED, Verdict.FAIL, "runtime: libnccl-net.so does not load: ")
-    says(container, LOADED, Verdict.FAIL, words)
+    says(container, LOADED, Verdict.FAIL, message)
 
 
 def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Container, runs: Runs) -> None:
     container.start()
-    words = ("--cluster", "local", "-m", "job", "-k", "container", "--in-container", container.entered)
+    arguments = ("--cluster", "local", "-m", "job", "-k", "container", "--in-container", container.entered)
     limits = ("--probe-timeout", "60", "--answer-timeout", "600")
-    runs.run(*words, *limits, "--results", str(runs.results_file), "--pyargs", "clusterproof.checks")
+    runs.run(*arguments, *limits, "--results", str(runs.results_file), "--pyargs", "clusterproof.checks")
     assert {result.check: result.verdict for result in runs.results} == {
         DEVICES: Verdict.PASS,
         LOADED: Verdict.PASS,
@@ -224,8 +224,8 @@ def test_a_job_is_due_each_gpu_that_is_listed_once(
     listed: str, gpus: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", listed)
-    asked = cast("dict[str, Any]", read(Node()))["gpus_asked"]
-    assert asked.get("NVIDIA_VISIBLE_DEVICES") == gpus
+    requested = cast("dict[str, Any]", read(Node()))["gpus_asked"]
+    assert requested.get("NVIDIA_VISIBLE_DEVICES") == gpus
 
 
 @pytest.mark.parametrize(

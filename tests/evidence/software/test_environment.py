@@ -164,13 +164,13 @@ def test_a_search_path_is_reported_whole(tmp_path: Path) -> None:
 
 def test_only_variables_of_the_transport_are_reported(tmp_path: Path) -> None:
     files = {"/etc/environment": "AWS_SECRET_ACCESS_KEY=x\nNCCL_DEBUG=WARN\nMY_NCCL_KEY=y\nLD_PRELOAD=/x.so\n"}
-    data = evidence_of(tmp_path, files)
-    assert [variable["name"] for variable in data["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
-    assert data["unread"] == {}
+    report = evidence_of(tmp_path, files)
+    assert [variable["name"] for variable in report["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
+    assert report["unread"] == {}
 
 
 def test_each_variable_is_reported_with_its_file_and_line(tmp_path: Path) -> None:
-    data = evidence_of(
+    report = evidence_of(
         tmp_path,
         {
             "/etc/profile.d/efa.sh": "# EFA\nexport FI_PROVIDER=efa\n",
@@ -180,18 +180,18 @@ def test_each_variable_is_reported_with_its_file_and_line(tmp_path: Path) -> Non
             "/opt/p.sh": "echo export NCCL_ALGO=Ring\n",
         },
     )
-    assert [(one["name"], one["file"], one["line"]) for one in data["variables"]] == [
+    assert [(variable["name"], variable["file"], variable["line"]) for variable in report["variables"]] == [
         ("FI_PROVIDER", "/etc/profile.d/efa.sh", 2),
         ("NCCL_DEBUG", "/etc/nccl.conf", 1),
         ("NCCL_ALGO", "/opt/p.sh", 1),
     ]
-    assert data["files"] == ["/etc/profile.d/efa.sh", "/etc/nccl.conf", "/opt/p.sh"]
+    assert report["files"] == ["/etc/profile.d/efa.sh", "/etc/nccl.conf", "/opt/p.sh"]
 
 
 def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_path: Path) -> None:
     (tmp_path / "etc/nccl.conf").mkdir(parents=True)
-    data = evidence_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
-    assert {path: error["error"] for path, error in data["unread"].items()} == {
+    report = evidence_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
+    assert {path: error["error"] for path, error in report["unread"].items()} == {
         "/etc/nccl.conf": "EISDIR",
         "/opt/none.sh": "ENOENT",
     }
@@ -199,8 +199,8 @@ def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_pat
 
 def test_a_file_of_very_many_variables_is_reported_in_part(tmp_path: Path) -> None:
     text = "".join(f"NCCL_X{number}={'y' * 1900}\n" for number in range(1000))
-    data = evidence_of(tmp_path, {"/etc/environment": text})
-    assert len(data["variables"]) == environment.MAX_VARIABLES
+    report = evidence_of(tmp_path, {"/etc/environment": text})
+    assert len(report["variables"]) == environment.MAX_VARIABLES
 
 
 @pytest.mark.parametrize(

@@ -56,18 +56,18 @@ class Podman:
 
     def entered(self, *options: str) -> str:
         """The command that starts a container with these `podman run` options."""
-        words = {"etc": self.folder / "etc", "folder": self.folder, "libraries": LIBRARIES, "system": system()}
-        (self.folder / "enter.sh").write_text(ENTER.format(**words, options=" ".join(options)))
+        fields = {"etc": self.folder / "etc", "folder": self.folder, "libraries": LIBRARIES, "system": system()}
+        (self.folder / "enter.sh").write_text(ENTER.format(**fields, options=" ".join(options)))
         return f"unshare --mount sh {self.folder}/enter.sh"
 
     def of_driver(self, driver: str) -> dict[str, Path]:
         """A driver's libraries of this version on the node: paths there by paths in a container."""
-        found = {}
+        libraries = {}
         for name in ("libcuda.so", "libnvidia-ml.so"):
             path = self.folder / "lib" / f"{name}.{driver}"
             path.write_bytes(library(f"{name}.1"))
-            found[f"{LIBRARIES}/{path.name}"] = path
-        return found
+            libraries[f"{LIBRARIES}/{path.name}"] = path
+        return libraries
 
     def specify(self, libraries: dict[str, Path]) -> None:
         """Write one GPU's CDI specification with these libraries."""
@@ -79,13 +79,13 @@ class Podman:
             soname.unlink(missing_ok=True)
             soname.symlink_to(Path(at).name)
         nodes = [{"path": path, "hostPath": FUSE, "permissions": "rw"} for path in FILES]
-        data = {
+        spec = {
             "cdiVersion": "0.5.0",
             "kind": "nvidia.com/gpu",
             "devices": [{"name": "all", "containerEdits": {"deviceNodes": nodes}}],
             "containerEdits": {"mounts": mounts},
         }
-        (self.folder / "etc/cdi/nvidia.json").write_text(json.dumps(data))
+        (self.folder / "etc/cdi/nvidia.json").write_text(json.dumps(spec))
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def podman(tmp_path: Path) -> Podman:
     return Podman(tmp_path)
 
 
-def says(command: str, check: str, verdict: Verdict, words: str = "") -> None:
+def says(command: str, check: str, verdict: Verdict, message: str = "") -> None:
     """A check's result on the probe's report from a container that this command starts."""
     evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=command))
-    expect(said(check, evidence, occasion="job"), verdict, words)
+    expect(said(check, evidence, occasion="job"), verdict, message)
 
 
 def test_devices_that_are_given_open_and_one_that_cgroup_2_lets_be_read_alone_is_the_runtimes(podman: Podman) -> None:
@@ -106,7 +106,7 @@ def test_devices_that_are_given_open_and_one_that_cgroup_2_lets_be_read_alone_is
         f"-v {path}:{LIBRARIES}/{path.name.partition('.so.')[0]}.so.1" for path in podman.of_driver("1").values()
     ]
     says(podman.entered(*given, *mounted), DEVICES, Verdict.PASS)
-    read_alone = [f"{words}:r" for words in given]
+    read_alone = [f"{device}:r" for device in given]
     says(
         podman.entered(*read_alone, *mounted), DEVICES, Verdict.FAIL, f"the device cgroup refuses {FILES[0]}; expected"
     )

@@ -40,7 +40,7 @@ def test_what_begins_with_no_number_is_no_version(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "rule"),
+    ("version", "rule"),
     [
         ("580.126.09", "== 580.126.09"),
         ("580.126.09", "== 580.126.9"),
@@ -57,12 +57,12 @@ def test_what_begins_with_no_number_is_no_version(text: str) -> None:
         ("1:4.4.1-1", ">4.3"),
     ],
 )
-def test_a_version_keeps_its_rule(data: str, rule: str) -> None:
-    assert broken(data, rule) == ""
+def test_a_version_keeps_its_rule(version: str, rule: str) -> None:
+    assert broken(version, rule) == ""
 
 
 @pytest.mark.parametrize(
-    ("data", "rule", "condition"),
+    ("version", "rule", "condition"),
     [
         ("580.95.05", "== 580.126.09", "== 580.126.09"),
         ("570.86.15", "!= 570.86", "!= 570.86"),
@@ -75,8 +75,8 @@ def test_a_version_keeps_its_rule(data: str, rule: str) -> None:
         ("2.27.6", "== 2.27.5-1+cuda12.8", "== 2.27.5-1+cuda12.8"),
     ],
 )
-def test_the_first_condition_that_a_version_breaks_is_named(data: str, rule: str, condition: str) -> None:
-    assert broken(data, rule) == condition
+def test_the_first_condition_that_a_version_breaks_is_named(version: str, rule: str, condition: str) -> None:
+    assert broken(version, rule) == condition
 
 
 @pytest.mark.parametrize("rule", ["", "580", "=> 580", "~= 1.2", ">= ", ">= 1.2,", "== latest"])
@@ -97,9 +97,9 @@ def test_of_two_versions_written_out_alike_one_is_older_or_both_are_the_same(one
 @given(NUMBERS, st.text(max_size=20))
 def test_a_version_always_keeps_the_rule_of_its_own_numbers(numbers: list[int], rest: str) -> None:
     text = ".".join(map(str, numbers))
-    data = f"{text}-{rest}"
-    assert [broken(data, f"{operator} {text}") for operator in ("==", ">=", "<=")] == ["", "", ""]
-    assert all(broken(data, f"{operator} {text}") for operator in ("!=", ">", "<"))
+    version = f"{text}-{rest}"
+    assert [broken(version, f"{operator} {text}") for operator in ("==", ">=", "<=")] == ["", "", ""]
+    assert all(broken(version, f"{operator} {text}") for operator in ("!=", ">", "<"))
 
 
 @given(st.text(), st.sampled_from(OPERATORS))

@@ -25,8 +25,8 @@ def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> li
     info = "".join(f"{30 + n} 1 0:{60 + n} / {line}\n" for n, line in enumerate(lines))
     host_root(root, {"proc/1/mountinfo": info, "etc/fstab": fstab})
     chosen = ProbeOptions(host_root=str(root), collector_s=30.0, **options)
-    data: list[dict[str, Any]] = probe(["mounts"], chosen).collectors["mounts"].value["mounts"]
-    return data
+    mounts: list[dict[str, Any]] = probe(["mounts"], chosen).collectors["mounts"].value["mounts"]
+    return mounts
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> li
 def test_a_file_system_over_which_a_user_has_mounted_his_own_is_not_touched(
     tmp_path: Path, lines: list[str], is_covered: bool
 ) -> None:
-    (data,) = (mount for mount in mounted(tmp_path, lines) if mount["path"].endswith("/fsx"))
-    assert (data["alive"] == "covered") is is_covered
+    (entry,) = (mount for mount in mounted(tmp_path, lines) if mount["path"].endswith("/fsx"))
+    assert (entry["alive"] == "covered") is is_covered
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,19 @@ def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path)
     own = [f"/{name} {NFS}" for name in ("byhand", "unit", "policy", "fstab")]
     host_root(tmp_path, {"etc/systemd/system/unit.mount": "[Unit]\n[Mount]\nWhat=10.0.0.7:/x\nWhere=/unit/\n"})
     autofs = "/net rw - autofs -hosts rw,fd=7,indirect"
-    data = mounted(tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",))
-    assert len(data) == 104
-    first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in data[:5]]
+    mounts = mounted(
+        tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",)
+    )
+    assert len(mounts) == 104
+    first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in mounts[:5]]
     assert first[:3] == [("/unit", True, False), ("/policy", True, False), ("/fstab", True, False)]
     assert first[3:] == [("/byhand", False, False), ("/net/host0", False, True)]
 
 
 def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for_it(tmp_path: Path) -> None:
     lines = ["/media/u/image rw - ext4 /dev/loop3 rw", "/media/data rw - ext4 /dev/sdb1 rw"]
-    data = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")
-    assert [mount["path"] for mount in data] == ["/media/data"]
+    mounts = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")
+    assert [mount["path"] for mount in mounts] == ["/media/data"]
 
 
 def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: Path) -> None:
@@ -100,8 +102,8 @@ def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) 
     lfs = host_root(tmp_path, {"proc/1/mountinfo": mountinfo})
     folders = ("/fsx-old/a", "/fsx/local/b", "/c")
     options = ProbeOptions(host_root=str(lfs), collector_s=30.0, checkpoints=folders)
-    data = probe(["striping"], options).collectors["striping"].value
-    assert [(folder["path"], folder["type"]) for folder in data["folders"]] == [
+    striping = probe(["striping"], options).collectors["striping"].value
+    assert [(folder["path"], folder["type"]) for folder in striping["folders"]] == [
         ("/fsx-old/a", "ext4"),
         ("/fsx/local/b", "xfs"),
         ("/c", "ext4"),
@@ -113,8 +115,8 @@ def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) 
 @needs_nodes
 def test_a_fake_nodes_real_mounts_come_after_those_that_it_only_believes_in() -> None:
     with entered(with_tmpfs(healthy_p5(), "/fsx", "4m")) as node:
-        data = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
+        report = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
         lines = node.run(["python3", "-c", "import os; print(os.read(os.open('/proc/self/mountinfo', 0), 4096))"])
-    types = {mount["path"]: mount["type"] for mount in data["mounts"]}
+    types = {mount["path"]: mount["type"] for mount in report["mounts"]}
     assert (types["/fsx"], types["/opt/dlami/nvme"]) == ("tmpfs", "ext4")
     assert MOUNT.encode() in lines.stdout

@@ -32,8 +32,8 @@ def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) ->
 
 @pytest.mark.long
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
-    data = read_under(host_root(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
-    assert data == {"controllers": []}
+    report = read_under(host_root(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
+    assert report == {"controllers": []}
 
 
 @pytest.mark.long
@@ -43,17 +43,17 @@ def test_every_one_of_very_many_controllers_is_reported_with_all_its_disks(tmp_p
         files |= controller(f"nvme{number}", f"nvme{number}n1")
     for number in range(100):
         files[f"sys/class/nvme/nvme0/nvme0n{number + 1}/x"] = ""
-    data = read_under(host_root(tmp_path, files), "nvme")["controllers"]
-    assert len(data) == 300
-    assert [len(one["disks"]) for one in data if one["name"] == "nvme0"] == [100]
+    controllers = read_under(host_root(tmp_path, files), "nvme")["controllers"]
+    assert len(controllers) == 300
+    assert [len(entry["disks"]) for entry in controllers if entry["name"] == "nvme0"] == [100]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("root", ["proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"])
 def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, root: str) -> None:
     files = {f"{root}/osc/{OST0}/import": imported(OST0, "EVICTED"), "sys/fs/lustre/health_check": "healthy\n"}
-    data = read_under(host_root(tmp_path, files), "lustre")
-    assert [(client["name"], client["state"]) for client in data["clients"]] == [(OST0, "EVICTED")]
+    report = read_under(host_root(tmp_path, files), "lustre")
+    assert [(client["name"], client["state"]) for client in report["clients"]] == [(OST0, "EVICTED")]
 
 
 @pytest.mark.long
@@ -71,8 +71,8 @@ def test_an_import_without_a_state_is_an_error_in_its_place(tmp_path: Path, text
 @pytest.mark.long
 def test_of_too_many_clients_some_are_left_out_and_counted(tmp_path: Path) -> None:
     files = {f"sys/fs/lustre/osc/fs-OST{index:04x}-osc-ffff/active": "0\n" for index in range(1030)}
-    data = read_under(host_root(tmp_path, files), "lustre_space")
-    assert (len(data["targets"]), data["left_out"]) == (1024, 6)
+    report = read_under(host_root(tmp_path, files), "lustre_space")
+    assert (len(report["targets"]), report["left_out"]) == (1024, 6)
 
 
 @pytest.mark.long
@@ -98,8 +98,8 @@ def test_an_inactive_target_has_no_numbers_and_an_older_client_has_them_in_proc(
 def test_an_import_that_may_not_be_read_costs_its_own_evidence_only() -> None:
     image = with_file(healthy_p5(), ost(1, "import"), File(imported("x", "FULL"), 0o600))
     with entered(image) as node:
-        data = probe_node(node, ["lustre"], PATIENT, user=NOBODY).collectors["lustre"].value
-    states = {client["name"].split("-osc-")[0]: client["state"] for client in data["clients"]}
+        report = probe_node(node, ["lustre"], PATIENT, user=NOBODY).collectors["lustre"].value
+    states = {client["name"].split("-osc-")[0]: client["state"] for client in report["clients"]}
     assert states[f"{FILE_SYSTEM}-OST0001"]["error"] == "EACCES"
     assert states[f"{FILE_SYSTEM}-OST0002"] == "IDLE"
 
@@ -136,14 +136,14 @@ def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path
         "31 1 252:0 /kubelet /var/lib/kubelet rw - xfs /dev/mapper/vg-lv rw\n"
         "32 1 0:50 / /pool rw - btrfs /dev/nvme1n1 rw\n"
     )
-    data = read_under(host_root(tmp_path, files), "nvme")["controllers"]
-    disks = [disk for one in data for disk in one["disks"]]
+    controllers = read_under(host_root(tmp_path, files), "nvme")["controllers"]
+    disks = [disk for entry in controllers for disk in entry["disks"]]
     assert [(disk["name"], disk["kib"], disk["used_by"], disk["mounted"]) for disk in disks] == [
         ("nvme0n1", 1024, ["nvme0n1p1", "md0", "dm-0"], ["/scratch", "/var/lib/kubelet"]),
         ("nvme1n1", 1024, [], ["/pool"]),
         ("nvme2n1", 1024, ["dm-1"], []),
     ]
-    assert data[0]["model"] == "M"
+    assert controllers[0]["model"] == "M"
 
 
 @pytest.mark.long
@@ -158,8 +158,8 @@ def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_else
             "34 1 259:5 / /var/lib/containerd/of/one rw - xfs /dev/md1 rw\n"
         )
     }
-    data = read_under(host_root(tmp_path, files), "mounts")
-    assert [mount["path"] for mount in data["mounts"]] == ["/", "/data", "/var/lib/containerd"]
+    report = read_under(host_root(tmp_path, files), "mounts")
+    assert [mount["path"] for mount in report["mounts"]] == ["/", "/data", "/var/lib/containerd"]
 
 
 def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
@@ -195,9 +195,9 @@ def test_neuron_devices_are_reported_by_index_whatever_else_is_there(tmp_path: P
         "sys/bus/pci/devices/0000:10:19.0/vendor": "0x1d0f\n",
         "sys/bus/pci/devices/0000:10:19.0/device": "0xefa1\n",
     }
-    data = read_under(host_root(tmp_path, files), "neuron")
-    assert (data["driver"], data["on_bus"]) == ("2.26.5.0", 1)
-    second, tenth = data["devices"]
+    report = read_under(host_root(tmp_path, files), "neuron")
+    assert (report["driver"], report["on_bus"]) == ("2.26.5.0", 1)
+    second, tenth = report["devices"]
     assert (second["index"], second["cores"], second["connected"]) == (2, "many", [10, 3])
     assert (second["sram_ecc_uncorrected"], second["mem_ecc_uncorrected"]) == (5, "\ufffd")
     assert second["mem_ecc_repairable_uncorrected"]["error"] == "ENOENT"
@@ -207,7 +207,7 @@ def test_neuron_devices_are_reported_by_index_whatever_else_is_there(tmp_path: P
 @needs_nodes
 def test_neuron_ls_is_found_where_its_package_puts_it() -> None:
     with entered(healthy_trn1()) as node:
-        data = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).collectors["neuron_ls"]
+        collected = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).collectors["neuron_ls"]
     assert LS == "/opt/aws/neuron/bin/neuron-ls"
-    assert (data.status, data.value["exit"]) == (Status.READ, 0)
-    assert '"neuron_device": 15' in data.value["output"]
+    assert (collected.status, collected.value["exit"]) == (Status.READ, 0)
+    assert '"neuron_device": 15' in collected.value["output"]

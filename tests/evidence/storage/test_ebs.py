@@ -68,9 +68,9 @@ def test_a_volume_reports_how_long_each_limit_held_it_back(tmp_path: Path, monke
 @needs_nvme_cli
 def test_the_real_nvme_cli_is_answered_with_the_same_page() -> None:
     page = ioctls.ebs_page(1_204_331, 5, 2**64 - 1, 7)
-    asked = ["nvme", "get-log", "/dev/nvme0", "--namespace-id=1", "--log-id=0xd0", "--log-len=4096", "--raw-binary"]
+    command = ["nvme", "get-log", "/dev/nvme0", "--namespace-id=1", "--log-id=0xd0", "--log-len=4096", "--raw-binary"]
     with entered(with_file(with_whole_machine(healthy_p5()), PAGE, page)) as node:
-        shown = node.run(asked)
+        shown = node.run(command)
         (volume,) = probe_node(node, ["ebs"], PATIENT).collectors["ebs"].value["volumes"]
     assert shown.stdout == page, shown.stderr
     assert [volume[name] for name in ebs.EXCEEDED_US] == [1_204_331, 5, 2**64 - 1, 7]
@@ -103,11 +103,11 @@ def test_a_volume_that_may_not_be_read_hides_no_other() -> None:
         image = with_file(image, path, Device(1, 3, 0o666) if path == "/dev/nvme9" else content)
     with entered(image) as node:
         evidence = probe_node(node, ["ebs", "boot"], PATIENT, user=NOBODY)
-    said = results(evidence)["storage.ebs_limits"]
-    assert [one.message.split(" for ")[0] for one in said.findings if one.verdict is Verdict.CONCERN] == [
+    result = results(evidence)["storage.ebs_limits"]
+    assert [finding.message.split(" for ")[0] for finding in result.findings if finding.verdict is Verdict.CONCERN] == [
         "nvme9 (vol-9): above the volume's IOPS"
     ]
-    assert "volume_iops_us was not read (Denied: /dev/nvme0: Permission denied)" in str(said)
+    assert "volume_iops_us was not read (Denied: /dev/nvme0: Permission denied)" in str(result)
 
 
 def test_what_linux_refuses_of_the_command_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,15 +123,15 @@ def test_a_file_that_is_no_controller_is_an_error_in_place_of_each_value(tmp_pat
     node = controller(tmp_path, "nvme0", "nvme1")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvme0").touch()
-    data: Any = ebs.read(node)
-    errors = [{volume[name]["error"] for name in ebs.EXCEEDED_US} for volume in data["volumes"]]
+    report: Any = ebs.read(node)
+    errors = [{volume[name]["error"] for name in ebs.EXCEEDED_US} for volume in report["volumes"]]
     assert errors == [{"ENOTTY"}, {"ENOENT"}]
 
 
 @needs_nodes
 def test_a_short_page_or_none_is_an_error_in_place_of_each_value() -> None:
-    data = value(with_file(healthy_p5(), PAGE, b""), "ebs")
-    assert {data["volumes"][0][name]["error"] for name in ebs.EXCEEDED_US} == {"ENOTSUP"}
+    report = value(with_file(healthy_p5(), PAGE, b""), "ebs")
+    assert {report["volumes"][0][name]["error"] for name in ebs.EXCEEDED_US} == {"ENOTSUP"}
 
 
 def test_disks_of_the_machine_itself_are_not_asked(tmp_path: Path) -> None:
@@ -141,5 +141,5 @@ def test_disks_of_the_machine_itself_are_not_asked(tmp_path: Path) -> None:
 
 def test_every_one_of_very_many_volumes_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ebs, "log_page", lambda _path, _page: ioctls.ebs_page())
-    data: Any = ebs.read(controller(tmp_path, *(f"nvme{number}" for number in range(128))))
-    assert len(data["volumes"]) == 128
+    report: Any = ebs.read(controller(tmp_path, *(f"nvme{number}" for number in range(128))))
+    assert len(report["volumes"]) == 128

@@ -46,7 +46,7 @@ testfs-MDT0000_UUID      1000000      900000      100000  90% /mnt/testfs[MDT:0]
 
 
 def targets(output: str) -> dict[str, LustreTarget]:
-    return {data["name"]: LustreTarget(data) for data in parse_lfs_df(output)}
+    return {row["name"]: LustreTarget(row) for row in parse_lfs_df(output)}
 
 
 def test_few_free_inodes_are_seen_beside_a_count_in_units() -> None:
@@ -55,16 +55,16 @@ def test_few_free_inodes_are_seen_beside_a_count_in_units() -> None:
 
 
 def test_one_full_ost_is_seen_however_empty_the_whole_is() -> None:
-    data = targets(UNBALANCED)
-    assert {name: target.kind for name, target in data.items()} == {
+    by_name = targets(UNBALANCED)
+    assert {name: target.kind for name, target in by_name.items()} == {
         "testfs-MDT0000": "mdt",
         "testfs-OST0000": "ost",
         "testfs-OST0001": "ost",
         "OST0002": "ost",
     }
-    assert round(data["testfs-OST0000"].used_percent) == 40
-    assert data["testfs-OST0001"].used_percent > 99
-    assert [name for name, target in data.items() if not target.active] == ["OST0002"]
+    assert round(by_name["testfs-OST0000"].used_percent) == 40
+    assert by_name["testfs-OST0001"].used_percent > 99
+    assert [name for name, target in by_name.items() if not target.active] == ["OST0002"]
 
 
 def test_inodes_and_space_of_a_target_come_together() -> None:
@@ -78,16 +78,16 @@ def test_inodes_and_space_of_a_target_come_together() -> None:
     [("lustre/fsx-guide-attach-s3-posix-permissions-lfs-df.txt", 2), ("lustre/fsx-guide-performance-lfs-df.txt", 3)],
 )
 def test_real_lfs_df_is_read(file: str, count: int) -> None:
-    data = targets(sample(file).text)
-    assert len(data) == count
-    assert all(target.active and target.used_percent < 1 for target in data.values())
+    by_name = targets(sample(file).text)
+    assert len(by_name) == count
+    assert all(target.active and target.used_percent < 1 for target in by_name.values())
 
 
 FSX = {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/x", "options": "rw", "alive": "yes"}
 
 
 @pytest.mark.parametrize(
-    ("line", "verdict", "words"),
+    ("line", "verdict", "message"),
     [
         ("OST0001   : inactive device", Verdict.FAIL, "OST0001: inactive on this node; expected active"),
         ("{} : Resource temporarily unavailable", Verdict.FAIL, "lfs df reports Resource temporarily unavailable"),
@@ -99,12 +99,14 @@ FSX = {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/x", "options":
         ("{} 1.1T 4.5M 1.1T 0% /fsx[OST:1] f", Verdict.PASS, ""),
     ],
 )
-def test_what_lfs_df_says_in_place_of_a_targets_numbers_or_behind_them(line: str, verdict: Verdict, words: str) -> None:
+def test_what_lfs_df_says_in_place_of_a_targets_numbers_or_behind_them(
+    line: str, verdict: Verdict, message: str
+) -> None:
     capture = sample("lustre/fsx-guide-performance-lfs-df.txt").text
-    text = re.sub(r"(mountname-OST0001_UUID) .*", lambda found: line.format(found[1]), capture)
+    text = re.sub(r"(mountname-OST0001_UUID) .*", lambda match: line.format(match[1]), capture)
     space = {"targets": parse_lfs_df(text), "left_out": 0}
     result = verdict_of("storage.lustre_ost_fill", lustre_space=space, mounts={"mounts": [FSX]})
-    expect(result, verdict, words)
+    expect(result, verdict, message)
 
 
 COMPOSITE = """/fsx/ckpt
@@ -132,13 +134,13 @@ def test_the_stripe_count_of_a_folder_is_the_largest_of_its_layout(output: str, 
 
 
 def test_folders_that_the_node_was_not_asked_of_are_no_pass() -> None:
-    data = node("gpu001", striping={"folders": []})
-    one = Node(Target("gpu001"), data, policy=Policy(checkpoints=("/fsx/ckpt",)))
-    result = evaluate(node_checks()["storage.lustre_striping"], one)
+    evidence = node("gpu001", striping={"folders": []})
+    own = Node(Target("gpu001"), evidence, policy=Policy(checkpoints=("/fsx/ckpt",)))
+    result = evaluate(node_checks()["storage.lustre_striping"], own)
     assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the striping of /fsx/ckpt was not collected")
 
 
-ASKED = """
+TEST_OF_FOLDERS = """
     import pytest
 
     @pytest.mark.prolog
@@ -148,11 +150,11 @@ ASKED = """
 
 
 def test_a_run_asks_the_probe_of_the_policys_folders(runs: Runs) -> None:
-    runs.checks(test_asked=ASKED)
+    runs.checks(test_asked=TEST_OF_FOLDERS)
     policy = runs.folder / "site.toml"
     policy.write_text('[mounts]\ncheckpoints = ["/nowhere/ckpt", "/tmp"]\n')
-    data = runs.run("--cluster=local", f"--policy={policy}", f"--results={runs.results_file}")
-    assert [result.message for result in runs.results] == [""], data.outlines
+    ended = runs.run("--cluster=local", f"--policy={policy}", f"--results={runs.results_file}")
+    assert [result.message for result in runs.results] == [""], ended.outlines
 
 
 @examples(200)
@@ -187,10 +189,10 @@ def test_a_mount_is_read_only_by_its_own_options_or_its_file_systems(options: st
 
 def test_what_only_one_node_can_have_is_not_compared() -> None:
     nfs = {"path": "/home", "type": "nfs4", "source": "server:/home", "alive": "yes"}
-    one = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.20,addr=10.0.0.7"})
+    own = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.20,addr=10.0.0.7"})
     other = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.21,addr=10.0.0.8"})
-    assert mounted_alike(one) == mounted_alike(other)
-    assert mounted_alike(one)["/home options"] == "hard,rw"
+    assert mounted_alike(own) == mounted_alike(other)
+    assert mounted_alike(own)["/home options"] == "hard,rw"
 
 
 def test_file_systems_that_others_serve_are_known() -> None:
@@ -211,8 +213,8 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
     name: str, mounts: dict[str, Any], verdict: Verdict
 ) -> None:
     absent = Collected(Status.ABSENT, detail="no Lustre client")
-    data = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
-    result = evaluate(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), data))
+    evidence = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
+    result = evaluate(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), evidence))
     assert result.verdict is verdict, result.message
 
 
@@ -220,7 +222,7 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
 @examples(100)
 @given(collector=st.sampled_from(COLLECTORS), data=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
 def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, data: Any, kind: str) -> None:
-    one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.READ, data)}))
+    own = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.READ, data)}))
     for name, check in node_checks().items():
         if name.startswith(("storage.", "neuron.")):
-            assert "the check itself broke" not in evaluate(check, one).message
+            assert "the check itself broke" not in evaluate(check, own).message

@@ -15,8 +15,8 @@ from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import DF
 
 
-def mounted(data: Any) -> dict[str, dict[str, Any]]:
-    return {mount["path"]: mount for mount in data["mounts"]["mounts"]}
+def mounted(collected: Any) -> dict[str, dict[str, Any]]:
+    return {mount["path"]: mount for mount in collected["mounts"]["mounts"]}
 
 
 def test_df_shows_sizes_without_what_is_reserved_for_root() -> None:
@@ -37,9 +37,9 @@ def test_a_long_name_alone_in_its_line_belongs_to_the_next() -> None:
 
 
 def test_df_of_one_path_says_nothing_of_others() -> None:
-    data = mounted(mounts.read_df("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/root 10 5 5 50% /\n"))
-    assert data["/"]["total_kib"] == 10
-    assert data["/dev/shm"]["type"] == mounts.UNKNOWN
+    by_path = mounted(mounts.read_df("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/root 10 5 5 50% /\n"))
+    assert by_path["/"]["total_kib"] == 10
+    assert by_path["/dev/shm"]["type"] == mounts.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -58,20 +58,20 @@ def test_a_mount_is_the_same_in_every_list(line: str) -> None:
 
 
 def test_what_fstab_asks_for_is_mounted_where_a_list_of_all_mounts_says_so() -> None:
-    asked: Any = fstab.read_fstab(
+    wanted: Any = fstab.read_fstab(
         "LABEL=root / ext4 defaults 0 1\n10.1.2.3@tcp:/abcde /fsx lustre noatime,_netdev 0 0\n"
     )
     everything: Any = mounts.read_df(DF)
-    data: Any = fstab.completed({**everything["mounts"], **asked["mounts"]})
-    assert {entry["path"]: entry["mounted"] for entry in data["fstab"]} == {"/": True, "/fsx": False}
-    assert "paths" not in data
+    completed: Any = fstab.completed({**everything["mounts"], **wanted["mounts"]})
+    assert {entry["path"]: entry["mounted"] for entry in completed["fstab"]} == {"/": True, "/fsx": False}
+    assert "paths" not in completed
 
 
 def test_beside_a_part_of_the_mounts_nobody_knows_what_fstab_lacks() -> None:
-    asked: Any = fstab.read_fstab("LABEL=root / ext4 defaults 0 1\n")
+    wanted: Any = fstab.read_fstab("LABEL=root / ext4 defaults 0 1\n")
     part: Any = mounts.read_mount("/dev/root on / type ext4 (rw)\n")
-    data: Any = fstab.completed({**part["mounts"], **asked["mounts"]})
-    assert "mounted" not in data["fstab"][0]
+    completed: Any = fstab.completed({**part["mounts"], **wanted["mounts"]})
+    assert "mounted" not in completed["fstab"][0]
 
 
 LISTED = "36 25 259:1 / / rw - ext4 /dev/root rw\n"
@@ -81,7 +81,7 @@ OF_ROOT, OF_A_USER = (
 
 
 @pytest.mark.parametrize(
-    ("beside", "verdict", "words"),
+    ("beside", "verdict", "message"),
     [
         (LISTED + OF_ROOT, Verdict.FAIL, "/fsx: lustre from 10.1.2.3@tcp:/abcde says ESTALE; expected an answer"),
         ("10.1.2.3@tcp:/abcde /fsx lustre noatime,_netdev 0 0\n", Verdict.FAIL, "says ESTALE; expected an answer"),
@@ -90,10 +90,10 @@ OF_ROOT, OF_A_USER = (
     ],
     ids=["a list of mounts has it", "fstab has it", "a user has mounted it", "df alone names it"],
 )
-def test_a_file_system_that_df_cannot_ask_does_not_answer(beside: str, verdict: Verdict, words: str) -> None:
+def test_a_file_system_that_df_cannot_ask_does_not_answer(beside: str, verdict: Verdict, message: str) -> None:
     capture = sample("host/hyperpod-df-h-lustre.txt").text
     lines = ["df: /fsx: Stale file handle" if line.endswith(" /fsx") else line for line in capture.split("\n")]
-    expect(evaluated({"df.txt": "\n".join(lines), "mounts.txt": beside})["storage.mounts_alive"], verdict, words)
+    expect(evaluated({"df.txt": "\n".join(lines), "mounts.txt": beside})["storage.mounts_alive"], verdict, message)
 
 
 ROOT = "/dev/nvme0n1p1 on / type ext4 (ro,relatime{})\nproc on /proc type proc (rw)\ntmpfs on /run type tmpfs (rw)\n"
@@ -101,7 +101,7 @@ FSTAB = "/dev/nvme0n1p1 / ext4 {} 0 1\n/dev/nvme1n1 /scratch ext4 defaults,nofai
 
 
 @pytest.mark.parametrize(
-    ("errors", "fstab", "verdict", "words"),
+    ("errors", "fstab", "verdict", "message"),
     [
         (
             ",errors=remount-ro",
@@ -115,7 +115,7 @@ FSTAB = "/dev/nvme0n1p1 / ext4 {} 0 1\n/dev/nvme1n1 /scratch ext4 defaults,nofai
     ],
 )
 def test_a_root_that_is_read_only_is_said_with_and_without_fstab(
-    errors: str, fstab: str, verdict: Verdict, words: str
+    errors: str, fstab: str, verdict: Verdict, message: str
 ) -> None:
     files = {"mount.txt": ROOT.format(errors), **({"fstab": fstab} if fstab else {})}
-    expect(evaluated(files)["storage.mounts_writable"], verdict, words)
+    expect(evaluated(files)["storage.mounts_writable"], verdict, message)

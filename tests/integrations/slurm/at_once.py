@@ -22,7 +22,7 @@ def drain_at_once(names: Sequence[str], folder: Path, limits: HealthCheck) -> li
     """Have all nodes find the same fault at the same moment; returns whether each settled it."""
     gate = threading.Barrier(len(names))
 
-    def one(name: str) -> bool:
+    def drain_one(name: str) -> bool:
         state = State(str(folder / name))
         state.prepare()
         call = Call("health-check", name, NO_JOB, Settings("drain", health_check=limits), state, Log("test", ""))
@@ -30,4 +30,4 @@ def drain_at_once(names: Sequence[str], folder: Path, limits: HealthCheck) -> li
         return health_check.drain(call, call.drain((LOST,), None))
 
     with ThreadPoolExecutor(len(names)) as pool:
-        return list(pool.map(one, names))
+        return list(pool.map(drain_one, names))

@@ -40,12 +40,12 @@ def with_controller(image: NodeImage, *, keeps_reason: bool = False) -> NodeImag
     return with_tool(with_tool(with_tool(image, "scontrol", text), "sinfo", SINFO), "squeue", SQUEUE)
 
 
-def drained_by_slurm(node: Node, words: str) -> None:
+def drained_by_slurm(node: Node, why: str) -> None:
     """Drain the node as slurmctld does after a failed script: it leaves an existing reason alone."""
     at = node.root / FOLDER
     at.mkdir(parents=True, exist_ok=True)
     if not reason(node):
-        (at / "reason").write_text(f"{words} [root@2026-03-01T08:00:00]\n")
+        (at / "reason").write_text(f"{why} [root@2026-03-01T08:00:00]\n")
     (at / "state").write_text("IDLE+DRAIN\n")
 
 

@@ -89,10 +89,10 @@ class History:
         """The node is resumed."""
         self.slurm = NodeState(frozenset({"IDLE"}), "", ())
 
-    def drained_by_slurm(self, words: str) -> None:
+    def drained_by_slurm(self, reason: str) -> None:
         """Slurm drains the node for a failed script; an existing reason stays."""
         if not self.slurm.is_drained:
-            self.slurm = NodeState(frozenset({"DRAIN"}), words, (), f"{words} [slurm@{self.lines}]", "slurm")
+            self.slurm = NodeState(frozenset({"DRAIN"}), reason, (), f"{reason} [slurm@{self.lines}]", "slurm")
 
     def wait(self) -> None:
         """Let enough time pass that Slurm no longer acts on earlier failures."""
@@ -102,19 +102,19 @@ class History:
 
     def _run(self, begins: Cursor | None) -> CheckRun:
         first = begins[1] if begins else 0
-        found = [CheckFinding(XID, "fail", "Xid 79")] if any(line > first for line in self.xids) else []
+        findings = [CheckFinding(XID, "fail", "Xid 79")] if any(line > first for line in self.xids) else []
         self.log()
         ends = (boot_id(), self.lines, float(self.lines))
         return CheckRun(
-            boot_id(), since_boot_s(), 0.0, 5, tuple(found), begins, ends, basis=fingerprint_of(self.settings)
+            boot_id(), since_boot_s(), 0.0, 5, tuple(findings), begins, ends, basis=fingerprint_of(self.settings)
         )
 
-    def _end(self, call: Call, drain: Drain | None, words: str) -> None:
+    def _end(self, call: Call, drain: Drain | None, reason: str) -> None:
         with pytest.raises(SystemExit) as left:
             calls.end(call, drain)
         if left.value.code:
             self.drains.append(f"{call.occasion} {call.job.id}")
-            self.drained_by_slurm(words)
+            self.drained_by_slurm(reason)
 
     def _leave(self, status: int) -> None:
         raise SystemExit(status)

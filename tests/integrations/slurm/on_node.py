@@ -34,8 +34,8 @@ def script(running: Node, name: str = "prolog", job: str = "42") -> subprocess.C
 
 
 def state(running: Node, name: str) -> dict[str, object]:
-    data: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
-    return data
+    content: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
+    return content
 
 
 def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:

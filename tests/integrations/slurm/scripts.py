@@ -74,18 +74,18 @@ class Scripted:
         """How often the node was probed on an occasion."""
         return sum(f": {occasion}" in line and " checks in " in line for line in self.logged(name).splitlines())
 
-    def processes(self, name: str, *words: str) -> str:
+    def processes(self, name: str, *parts: str) -> str:
         """Process ids on a node whose command line contains one of these words, oldest first."""
         listed = self.node(name).run(["ps", "-eo", "pid=,args="]).stdout.decode().splitlines()
-        return " ".join(line.split()[0] for line in listed if any(word in line for word in words))
+        return " ".join(line.split()[0] for line in listed if any(word in line for word in parts))
 
     def submit(self, *among: str, user: int = 0, script: str = "true", array: str = "") -> str:
         """Submit a batch job, or an array, for one of these nodes; returns its number."""
         excluded = ",".join(sorted(set(self.bed.names) - set(among)))
-        words = ["sbatch", "--parsable", "--output=/dev/null", f"--wrap={script}", "--chdir=/"]
-        words += [f"--exclude={excluded}"] if excluded else []
-        words += [f"--array={array}"] if array else []
-        return self.bed.output_of(*words, user=user).strip()
+        arguments = ["sbatch", "--parsable", "--output=/dev/null", f"--wrap={script}", "--chdir=/"]
+        arguments += [f"--exclude={excluded}"] if excluded else []
+        arguments += [f"--array={array}"] if array else []
+        return self.bed.output_of(*arguments, user=user).strip()
 
     def field(self, job: str, key: str) -> str:
         """A field of `scontrol show job`."""
@@ -111,10 +111,10 @@ class Scripted:
         return self.bed.output_of("sinfo", "-R", "-h", "-o", "%N|%E")
 
 
-def eventually(found: Callable[[], str], timeout_s: float = 600.0) -> str:
+def eventually(look: Callable[[], str], timeout_s: float = 600.0) -> str:
     """Wait for a result and return it. Raises TimeoutError."""
     until = time.monotonic() + timeout_s
-    while not (value := found()):
+    while not (value := look()):
         if time.monotonic() > until:
             raise TimeoutError
         time.sleep(0.1)
@@ -142,10 +142,10 @@ def scripted(
         **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
     }
     named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
-    data = {
+    furnished = {
         name: with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))) for name, image in images.items()
     }
-    with slurm(data, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
+    with slurm(furnished, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
         for name in images:
             bed.node(name).start([sys.executable, "-c", LISTENER])
         yield Scripted(bed)

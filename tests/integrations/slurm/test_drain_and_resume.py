@@ -61,9 +61,9 @@ def left_over_is_killed(bed: Scripted, name: str) -> None:
     assert eventually(lambda: "" if bed.processes(name, "sleep 600") else "gone")
 
 
-def is_explained(bed: Scripted, name: str, words: str) -> bool:
+def is_explained(bed: Scripted, name: str, reason: str) -> bool:
     """Wait until the node is drained with the final reason, and nobody is about to change it."""
-    bed.reason_beginning(name, f"clusterproof: {words}")
+    bed.reason_beginning(name, f"clusterproof: {reason}")
 
     def quiet() -> str:
         age_drains(bed, name)

@@ -141,13 +141,13 @@ def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
     with of(image, toml=ONE) as running:
         before = since_boot_s()
         script(running, "health-check")
-        found = state(running, RECORD)
+        record = state(running, RECORD)
         assert not (running.root / former.lstrip("/")).exists()
         other(running, OTHER_DRAINED)
         script(running, "health-check")
         full = state(running, RECORD)["full"]
-    assert (found["full"], found["nodes"]) == ("", 2)
-    assert float(json.dumps(found["at"])) >= before
+    assert (record["full"], record["nodes"]) == ("", 2)
+    assert float(json.dumps(record["at"])) >= before
     assert full == FULL
 
 

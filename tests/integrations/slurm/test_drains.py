@@ -48,8 +48,8 @@ def test_a_node_that_an_epilog_and_a_prolog_drained_is_resumed_once_it_is_health
         script(running, "health-check")
         assert controller.state(running) == "IDLE+DRAIN"
         put(running, HEALTHY)
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", output
 
 
 def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resumed_is_resumed_again() -> None:
@@ -63,8 +63,8 @@ def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resume
         script(running, "health-check")
         assert controller.state(running) == "IDLE"
         drained_by_slurm(running, "Prolog error")
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", output
 
 
 def test_what_an_epilog_drained_for_is_evaluated_as_after_a_job_before_the_node_is_resumed() -> None:
@@ -116,8 +116,8 @@ def test_what_an_administrator_has_taken_back_is_not_evaluated_again_when_the_no
         drained_by_slurm(running, "Epilog error")
         assert "leftover" in explained(running)
         put(running, HEALTHY)
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", output
 
 
 @pytest.mark.parametrize("again", ["health-check", "prolog"])
@@ -135,8 +135,8 @@ def test_what_several_jobs_met_is_not_evaluated_again_once_an_administrator_has_
             script(running, "health-check")
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
         put(running, HEALTHY)
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", output
 
 
 def test_no_prolog_finds_again_what_the_health_check_has_resumed_the_node_after() -> None:
@@ -170,8 +170,8 @@ def test_what_an_administrator_has_taken_back_before_the_reason_was_set_is_not_e
         script(running, "health-check")
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
         put(running, HEALTHY)
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", output
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_what_a_job_still_meets_after_an_administrator_has_resumed_the_node_is_n
         put(running, HEALTHY)
         drained_by_slurm(running, "Epilog error")
         eventually(lambda: text if "job 41" in (text := controller.reason(running)) else "")
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == state, said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == state, output
 
 
 def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked_at_by_nobody_yet() -> None:
@@ -204,8 +204,8 @@ def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked
         script(running, "health-check")  # before Slurm drains the node for it
         drained_by_slurm(running, "Epilog error")
         controller.has_jobs(running)
-        said = output_of(script(running, "health-check")) + output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE+DRAIN", said
+        output = output_of(script(running, "health-check")) + output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE+DRAIN", output
 
 
 def test_nothing_is_attributed_to_a_job_that_the_prolog_did_not_let_in() -> None:

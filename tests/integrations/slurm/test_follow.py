@@ -39,8 +39,8 @@ def test_what_two_jobs_met_at_once_is_not_evaluated_again_once_an_administrator_
         log_an_xid(running)
         (running.root / STATE / "verdict.json").unlink()
         controller.has_jobs(running, "41", "42")
-        words = f"for job in 41 42; do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog & done; wait"
-        running.run(["/bin/sh", "-c", words])
+        loop = f"for job in 41 42; do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog & done; wait"
+        running.run(["/bin/sh", "-c", loop])
         drained_by_slurm(running, "Prolog error")
         assert explained(running).startswith(f"{OURS}no_xid: ")
         running.run(["pkill", "-f", "explain$"])  # it would notice who resumes the node
@@ -48,9 +48,9 @@ def test_what_two_jobs_met_at_once_is_not_evaluated_again_once_an_administrator_
         controller.has_jobs(running, *(job for job, record in records.items() if not record["is_reported"]))
         running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
         drained_by_slurm(running, "Prolog error")
-        said = output_of(script(running, "health-check"))
+        output = output_of(script(running, "health-check"))
         assert len({record["reason"] for record in records.values()}) == 1
-        assert controller.state(running) == "IDLE", said
+        assert controller.state(running) == "IDLE", output
 
 
 @versions

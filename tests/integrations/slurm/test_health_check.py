@@ -37,8 +37,8 @@ def test_it_drains_and_resumes_its_own_and_stops_at_the_limit(bed: Scripted) -> 
     assert bed.reason_beginning(SICK, reason)
 
     bed.nvml(LATER_SICK, lost)
-    words = f"NOT DRAINED, as 1 of 3 nodes of partition gpu are already drained by clusterproof: {reason}"
-    assert words in bed.once_more(LATER_SICK)
+    message = f"NOT DRAINED, as 1 of 3 nodes of partition gpu are already drained by clusterproof: {reason}"
+    assert message in bed.once_more(LATER_SICK)
     assert bed.bed.state(LATER_SICK) == "IDLE"
     bed.nvml(LATER_SICK, healthy)
 

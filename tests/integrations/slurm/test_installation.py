@@ -34,8 +34,8 @@ DISABLED = "\n".join(f'[disabled."{name}"]\nreason = "no GPU"\nuntil = 9999-12-3
 OTHERS_WRITE = (f"/{STATE}", Folder(0o777))
 
 
-def without_slurm(found: list[str]) -> list[str]:
-    return [line for line in found if not line.startswith("slurmctld ")]
+def without_slurm(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith("slurmctld ")]
 
 
 @needs_nodes
@@ -45,7 +45,7 @@ def test_a_healthy_node_shows_what_is_evaluated_on_it_and_how_long_that_takes() 
     text = output_of(ran)
     assert without_slurm(marked(ran, "!")) == []
     assert marked(ran, "?") == []
-    for words in (
+    for message in (
         "mode drain: a fail drains the node\n",
         "set deadline_s = 8\n",
         'by default at_deadline = "log", reuse_s = 60, ',
@@ -57,7 +57,7 @@ def test_a_healthy_node_shows_what_is_evaluated_on_it_and_how_long_that_takes() 
         "a drained node is resumed once all that is evaluated here passes in a health check\n",
         "/var/lib/clusterproof/slurm can be used\n",
     ):
-        assert words in text, words
+        assert message in text, message
     evaluated = text.partition("\nevaluated ")[2].partition("\n")[0].split()
     of_prolog = text.partition("\nevaluated (prolog) ")[2].partition("\n")[0].split()
     assert {"gpu.no_xid", "host.job_leftovers"} <= set(evaluated)
@@ -143,11 +143,11 @@ def test_an_index_that_is_not_of_the_checks_is_reported_as_it_costs_time() -> No
 def test_for_a_node_that_can_never_be_complete_it_says_that_nobody_would_resume_it(toml: str, begin: str) -> None:
     with node(healthy_cpu(), toml) as running:
         ran = asked(running)
-    words = (
+    message = (
         f"{begin} is resumed only once every check that applies passes in a health check. Here it stays drained, "
         f"whatever is fixed, for as long as these cannot be evaluated: {' '.join(UNKNOWN_TYPE)}"
     )
-    assert marked(ran, "?") == [words]
+    assert marked(ran, "?") == [message]
     assert f"incomplete {' '.join(UNKNOWN_TYPE)}: instance type 'c6i.32xlarge' is not in the catalogue" in output_of(
         ran
     )
@@ -228,20 +228,20 @@ def test_a_script_uses_the_python_beside_it_from_wherever_it_is_called() -> None
     image = with_file(healthy_p5(), "/srv/bin/clusterproof-prolog", File(text, 0o755))
     image = with_file(image, "/srv/bin/python", File(f'#!/bin/sh\nexec {sys.executable} "$@"\n', 0o755))
     with node(image, 'mode = "off"\n', python="/nowhere") as running:
-        words = ["/bin/sh", "-c", "cd /srv; bin/clusterproof-prolog --check-installation"]
-        assert "mode off: the scripts do nothing" in output_of(running.run(words, timeout=TIMEOUT_S))
+        command = ["/bin/sh", "-c", "cd /srv; bin/clusterproof-prolog --check-installation"]
+        assert "mode off: the scripts do nothing" in output_of(running.run(command, timeout=TIMEOUT_S))
 
 
 @needs_nodes
 def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
     says = "a node that is drained stays so, until an administrator resumes it: "
-    said: list[str] = []
+    outputs: list[str] = []
     with node(healthy_cpu(), DRAIN) as running:
-        while len(said) < 4:
+        while len(outputs) < 4:
             ran = running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
-            said += [data for data in [ran.stderr.decode()] if " checks in " in data]
-    assert [says in one for one in said] == [False, True, False, False]
-    assert f"{says}{', '.join(UNKNOWN_TYPE)} could not be evaluated, twice" in said[1]
+            outputs += [output for output in [ran.stderr.decode()] if " checks in " in output]
+    assert [says in output for output in outputs] == [False, True, False, False]
+    assert f"{says}{', '.join(UNKNOWN_TYPE)} could not be evaluated, twice" in outputs[1]
 
 
 @needs_nodes
@@ -260,9 +260,9 @@ def test_a_prolog_that_drains_says_who_will_resume_the_node(image: NodeImage, he
             running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
         with (running.root / "dev/kmsg").open("a") as log:
             log.write("0,9000,90000000000,-;NMI watchdog: Watchdog detected hard LOCKUP on cpu 3\n")
-        said = eventually(lambda: said if "drains: " in (said := prolog(running)) else "", TIMEOUT_S)
-    assert ("only an administrator" in said) == bool(says)
-    assert says in said
+        output = eventually(lambda: output if "drains: " in (output := prolog(running)) else "", TIMEOUT_S)
+    assert ("only an administrator" in output) == bool(says)
+    assert says in output
 
 
 def prolog(running: Node) -> str:

@@ -126,13 +126,13 @@ def test_what_there_is_no_time_for_is_not_kept(folder: Path) -> None:
 
 @pytest.mark.parametrize("drain", [None, "a drain"])
 def test_what_breaks_while_code_is_kept_decides_nothing(monkeypatch: pytest.MonkeyPatch, drain: Any) -> None:
-    asked: list[object] = []
+    calls: list[object] = []
     monkeypatch.setattr(main, "RAN", "sys")  # as after a run
     monkeypatch.setattr(main, "act", lambda _: drain)
-    monkeypatch.setattr(main, "end", lambda _, answered: asked.append(answered))
-    monkeypatch.setattr(standby, "keep_code", lambda *_: asked.append("keeps") or 1 / 0)
+    monkeypatch.setattr(main, "end", lambda _, answered: calls.append(answered))
+    monkeypatch.setattr(standby, "keep_code", lambda *_: calls.append("keeps") or 1 / 0)
     main.answer(SimpleNamespace(occasion="explain", state=None, left_s=5.0))  # type: ignore[arg-type]
-    assert asked == (["keeps", None] if drain is None else [drain])
+    assert calls == (["keeps", None] if drain is None else [drain])
 
 
 @needs_nodes

@@ -31,17 +31,17 @@ class Controller:
         self._one = threading.Lock()
         self._began = time.monotonic()
 
-    def __call__(self, *words: str) -> str:
+    def __call__(self, *command: str) -> str:
         """Answer one command."""
         with self._one:
-            if words[0] == "sinfo":
+            if command[0] == "sinfo":
                 return "".join(map(self._row, self.names))
-            if words[1] == "show":
-                state = "IDLE+DRAIN" if words[3] in self.drained else "IDLE"
-                reason, at = self.reasons.get(words[3], ("", 0))
-                said = f"   Reason={reason} [root@{at}]\n" if reason else ""
-                return f"NodeName={words[3]}\n   State={state}\n   Partitions=gpu \n{said}"
-            self._update(words[2].partition("=")[2], *words[3:])
+            if command[1] == "show":
+                state = "IDLE+DRAIN" if command[3] in self.drained else "IDLE"
+                reason, at = self.reasons.get(command[3], ("", 0))
+                line = f"   Reason={reason} [root@{at}]\n" if reason else ""
+                return f"NodeName={command[3]}\n   State={state}\n   Partitions=gpu \n{line}"
+            self._update(command[2].partition("=")[2], *command[3:])
             self.most = max(self.most, len(self.drained))
             return ""
 
@@ -85,7 +85,7 @@ def test_no_more_than_the_limit_of_two_hundred_at_once_stay_drained(
     assert settled.count(True) == 10
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=20, unique_by=lambda one: one[1]))
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=20, unique_by=lambda entry: entry[1]))
 def test_each_of_the_claims_has_a_place_of_its_own(made: list[tuple[int, int]]) -> None:
     claims = [Claim(at, f"gpu{number:03}") for at, number in made]
     assert sorted(ahead(claims, claim.node) for claim in claims) == list(range(len(claims)))

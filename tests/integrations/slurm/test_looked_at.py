@@ -103,9 +103,11 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
 ) -> None:
     state = State(str(tmp_path / "state"))
     state.prepare()
-    found = (CheckFinding(XID, "fail", ""),)
+    findings = (CheckFinding(XID, "fail", ""),)
     then = since_boot_s() - age_s
-    drain = Drain("epilog", "41", found, "clusterproof: why", at(10), then, is_reported, ends=at(20), boot_id=boot_id())
+    drain = Drain(
+        "epilog", "41", findings, "clusterproof: why", at(10), then, is_reported, ends=at(20), boot_id=boot_id()
+    )
     remember(state, drain)
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
     in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)

@@ -36,8 +36,8 @@ def prolog(bed: Scripted) -> str:
 
 def test_a_file_system_that_hangs_drains_at_the_health_check_and_not_in_a_prolog(bed: Scripted) -> None:
     says = "storage.mounts_alive: /data: fuse.sshfs from testbed"
-    said = f"incomplete: {says} did not answer at once"
-    assert eventually(lambda: log if said in (log := prolog(bed)) else "")  # a busy node may not get to it
+    message = f"incomplete: {says} did not answer at once"
+    assert eventually(lambda: log if message in (log := prolog(bed)) else "")  # a busy node may not get to it
     health_check(bed)
     assert bed.reason_beginning(NAME, f"clusterproof: {says} hangs; expected an answer")
     bed.node(NAME).run(["umount", "-l", "/data"])

@@ -42,13 +42,15 @@ def test_an_epilog_finds_its_users_files_however_many_other_users_the_message_na
     """A message names six and counts the rest."""
     evidence = of_node([], [files(1000 + at) for at in range(9)])
     result = results(evidence, occasion="epilog")["host.shm_leaked"]
-    found, *_ = findings_in([result], evidence)
-    assert (found.check, found.verdict, "1008" in found.message) == ("host.shm_leaked", "fail", False)
+    finding, *_ = findings_in([result], evidence)
+    assert (finding.check, finding.verdict, "1008" in finding.message) == ("host.shm_leaked", "fail", False)
     assert draining(
-        CheckRun("boot", 100.0, 0.4, 47, (found,), None, ("boot", 7, 99.0)), Job("42", "1008"), is_epilog=True
-    ) == (found,)
+        CheckRun("boot", 100.0, 0.4, 47, (finding,), None, ("boot", 7, 99.0)), Job("42", "1008"), is_epilog=True
+    ) == (finding,)
     assert (
-        draining(CheckRun("boot", 100.0, 0.4, 47, (found,), None, ("boot", 7, 99.0)), Job("42", "1009"), is_epilog=True)
+        draining(
+            CheckRun("boot", 100.0, 0.4, 47, (finding,), None, ("boot", 7, 99.0)), Job("42", "1009"), is_epilog=True
+        )
         == ()
     )
 

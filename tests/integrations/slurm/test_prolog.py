@@ -100,12 +100,12 @@ def test_jobs_that_start_at_once_cost_one_probe_at_most(bed: Scripted) -> None:
     bed.state_file(HEALTHY, "verdict.json").unlink(missing_ok=True)
     before = bed.probes(HEALTHY, "prolog")
     array = bed.submit(HEALTHY, array=f"1-{AT_ONCE}")
-    data = eventually(
+    shown = eventually(
         lambda: (
             text if (text := bed.bed.output_of("scontrol", "show", "job", array)).count("COMPLETED") == AT_ONCE else ""
         )
     )
-    assert data.count(f" NodeList={HEALTHY}") == AT_ONCE
+    assert shown.count(f" NodeList={HEALTHY}") == AT_ONCE
     assert bed.probes(HEALTHY, "prolog") in (before, before + 1)  # none, if a run timed out
     assert bed.bed.reason(HEALTHY) == ""
 

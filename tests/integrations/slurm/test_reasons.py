@@ -41,7 +41,7 @@ def test_a_reason_of_an_administrators_is_read_whole_and_is_none_of_slurms(reaso
 
 
 @pytest.mark.parametrize(
-    ("words", "by", "slurm_user", "is_slurms"),
+    ("reason", "by", "slurm_user", "is_slurms"),
     [
         ("Prolog error", "slurm", "slurm", True),
         ("Epilog error", "root", "root", True),
@@ -52,9 +52,9 @@ def test_a_reason_of_an_administrators_is_read_whole_and_is_none_of_slurms(reaso
     ],
 )
 def test_slurms_words_are_slurms_where_it_has_given_them_itself(
-    words: str, by: str, slurm_user: str, is_slurms: bool
+    reason: str, by: str, slurm_user: str, is_slurms: bool
 ) -> None:
-    assert is_unexplained(shown(words, by), "", lambda: slurm_user) is is_slurms
+    assert is_unexplained(shown(reason, by), "", lambda: slurm_user) is is_slurms
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_the_reason_is_that_of_a_drain_whose_job_slurm_has_no_more(
     jobs: set[str] | None, requested: str, of_job: str
 ) -> None:
     drains = {job: Drain("prolog", job, (), "clusterproof: why", None, float(job)) for job in ("41", "42")}
-    found = unexplained(drains.values(), drains.get(requested), frozenset(jobs) if jobs is not None else None)
-    assert found == drains[of_job]
+    drain = unexplained(drains.values(), drains.get(requested), frozenset(jobs) if jobs is not None else None)
+    assert drain == drains[of_job]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -93,7 +93,7 @@ def test_a_reason_that_is_given_where_slurms_stood_stands_and_the_node_is_not_re
 ) -> None:
     bed.nvml(NAME, LOST.put(healthy_p5(NAME)))
     job = bed.submit(NAME)
-    eventually(lambda: said if f"prolog job {job}: drains: " in (said := bed.logged(NAME)) else "")
+    eventually(lambda: log if f"prolog job {job}: drains: " in (log := bed.logged(NAME)) else "")
     bed.bed.output_of("scontrol", "update", f"NodeName={NAME}", "State=DRAIN", f"Reason={reason}")
     bed.bed.run("scancel", job)
     bed.nvml(NAME, healthy_p5(NAME))

@@ -34,19 +34,19 @@ printf '{"boot_id": "%s", "at": %s, "took_s": 0.1, "checked": 9, "findings": [],
 def test_its_verdicts_are_those_of_pytest() -> None:
     with node(BY_NAME["two GPUs lost at once"].put(healthy_p5())) as running:
         script(running)
-        words = [str(BIN / "clusterproof"), "--cluster", "local", "-m", "prolog", "--results", "/run/results"]
-        running.run(words, timeout=600)
+        command = [str(BIN / "clusterproof"), "--cluster", "local", "-m", "prolog", "--results", "/run/results"]
+        running.run(command, timeout=600)
         results = read_results(running.root / "run/results")
         verdict = state(running, "verdict")
     applicable = [result for result in results if result.verdict is not Verdict.NOT_APPLICABLE]
-    found = [
+    findings = [
         {"check": result.check, "verdict": result.verdict.value, "message": result.message}
         for result in applicable
         if result.verdict is not Verdict.PASS
     ]
-    assert len(found) > 5
+    assert len(findings) > 5
     kept: Any = verdict["findings"]
-    assert [{key: finding[key] for key in ("check", "verdict", "message")} for finding in kept] == found
+    assert [{key: finding[key] for key in ("check", "verdict", "message")} for finding in kept] == findings
     assert verdict["checked"] == len(applicable)
 
 
@@ -67,30 +67,30 @@ def with_counted_python(image: NodeImage) -> NodeImage:
 def at_once(running: Node, occasion: str) -> tuple[int, str]:
     """How many Pythons several simultaneous jobs started, and their output."""
     (running.root / "run/pythons").write_text("")
-    words = f"for job in $(seq {AT_ONCE}); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-{occasion} & done; wait"
-    said = output_of(running.run(["/bin/sh", "-c", words], timeout=600))
-    return (running.root / "run/pythons").read_text().count("started"), said
+    loop = f"for job in $(seq {AT_ONCE}); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-{occasion} & done; wait"
+    output = output_of(running.run(["/bin/sh", "-c", loop], timeout=600))
+    return (running.root / "run/pythons").read_text().count("started"), output
 
 
 def test_one_of_many_jobs_at_once_starts_a_python_unless_time_runs_out() -> None:
     with node(with_counted_python(healthy_p5()), DRAIN + "reuse_s = 0\n", python="/opt/counted") as running:
-        pythons, said = at_once(running, "prolog")
-        assert pythons == 1 or "no verdict" in said, said
-        assert said.count("the verdict of ") == AT_ONCE - 1 or "no verdict" in said, said
+        pythons, output = at_once(running, "prolog")
+        assert pythons == 1 or "no verdict" in output, output
+        assert output.count("the verdict of ") == AT_ONCE - 1 or "no verdict" in output, output
         kept = [json.loads(file.read_text()) for file in (running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()]
-        assert len(kept) == AT_ONCE or "no verdict" in said
+        assert len(kept) == AT_ONCE or "no verdict" in output
         assert all(record == kept[0] for record in kept)
-        pythons, said = at_once(running, "epilog")
-        assert pythons <= 5 or "no verdict" in said, said  # one serves all that came before it
-        assert not list((running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()) or "no verdict" in said
+        pythons, output = at_once(running, "epilog")
+        assert pythons <= 5 or "no verdict" in output, output  # one serves all that came before it
+        assert not list((running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()) or "no verdict" in output
 
 
 def test_no_job_of_many_at_once_on_a_sick_node_reuses_its_verdict() -> None:
     with node(BY_NAME["a GPU that is lost"].put(healthy_p5()), DRAIN + "reuse_s = 0\n") as running:
-        words = f"for job in $(seq 6); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog || echo refused & done; wait"
-        ran = running.run(["/bin/sh", "-c", words], timeout=600)
-    said = output_of(ran)
-    assert ran.stdout.decode().count("refused\n") == 6 or "no verdict" in said, said
+        loop = f"for job in $(seq 6); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog || echo refused & done; wait"
+        ran = running.run(["/bin/sh", "-c", loop], timeout=600)
+    output = output_of(ran)
+    assert ran.stdout.decode().count("refused\n") == 6 or "no verdict" in output, output
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def test_a_slurm_conf_that_fits_has_nothing_to_mend(config: dict[str, str]) -> N
     ],
 )
 def test_what_does_not_fit_is_to_be_mended(config: dict[str, str], changed: dict[str, str], expected: str) -> None:
-    found = to_mend({**config, **changed})
-    assert [line for line in found if line.startswith(expected)], found
+    mends = to_mend({**config, **changed})
+    assert [line for line in mends if line.startswith(expected)], mends
 
 
 def test_a_script_that_is_left_out_on_purpose_is_nothing_to_mend(config: dict[str, str]) -> None:
@@ -156,8 +156,8 @@ def test_a_script_without_a_folder_is_looked_for_beside_slurm_conf(
 def test_a_link_from_elsewhere_that_finds_no_python_is_reported(config: dict[str, str], tmp_path: Path) -> None:
     link = tmp_path / "50-clusterproof"
     link.symlink_to(config["Prolog"])
-    found = to_mend({**config, "Prolog": str(link)})
-    assert found in (
+    mends = to_mend({**config, "Prolog": str(link)})
+    assert mends in (
         [f"Prolog {link} finds no Python beside it nor in /opt/clusterproof/bin; expected one, or it gives no verdict"],
         [f"Prolog {link} runs /opt/clusterproof/bin/python; expected {sys.executable}, whose installation this is"],
     )
@@ -185,11 +185,11 @@ def test_where_no_health_check_sees_a_drained_node_nobody_resumes_it(
 
 
 def test_what_scontrol_prints_is_read() -> None:
-    found = parse_config(sample("slurm/gcm-sample-scontrol-show-config-output.txt").text)
-    assert found["SLURM_VERSION"] == "23.02.2"
-    assert found["Prolog"] == "/public/slurm/prolog/prologs.sh"
-    assert found["HealthCheckProgram"] == ""
-    assert found["HealthCheckInterval"] == "0 sec"
+    parsed = parse_config(sample("slurm/gcm-sample-scontrol-show-config-output.txt").text)
+    assert parsed["SLURM_VERSION"] == "23.02.2"
+    assert parsed["Prolog"] == "/public/slurm/prolog/prologs.sh"
+    assert parsed["HealthCheckProgram"] == ""
+    assert parsed["HealthCheckInterval"] == "0 sec"
 
 
 # On a real Slurm
@@ -217,7 +217,7 @@ def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> Non
     assert marked(ran, "!") == []
     assert marked(ran, "?") == []
     version = bed.bed.output_of("scontrol", "--version").split()[-1]
-    for words in (
+    for message in (
         f"slurmctld {version} answers\n",
         f"node {HEALTHY} is IDLE, of partition gpu; root here may drain and resume it by scontrol\n",
         "Prolog /etc/slurm/prolog, with the Python of this installation\n",
@@ -225,7 +225,7 @@ def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> Non
         "HealthCheckProgram /etc/slurm/health-check, with the Python of this installation\n",
         "HealthCheckInterval 3000 sec, on nodes that are ANY\n",
     ):
-        assert words in output_of(ran), words
+        assert message in output_of(ran), message
 
 
 @needs_slurm

@@ -45,8 +45,8 @@ def test_the_folder_is_for_its_owner_alone(state: State) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    data = State(str(tmp_path / "file" / "state")).prepare()
-    assert data == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
+    problem = State(str(tmp_path / "file" / "state")).prepare()
+    assert problem == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
 
 
 @pytest.mark.long
@@ -283,10 +283,10 @@ def test_how_far_the_log_was_evaluated_never_goes_back_where_two_say_so_at_once(
 
     def read_while_another_advances(self: State, name: str) -> Mapping[str, Any]:
         monkeypatch.setattr(State, "read", read)
-        data = read(self, name)
+        record = read(self, name)
         later.start()
         later.join(0.5)
-        return data
+        return record
 
     monkeypatch.setattr(State, "read", read_while_another_advances)
     call.advance(None, ("boot", 5, 5.0))

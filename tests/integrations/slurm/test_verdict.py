@@ -100,8 +100,8 @@ def run(*findings: CheckFinding) -> CheckRun:
 def test_only_a_fail_that_concerns_the_job_drains(
     finding: CheckFinding, job: Job, is_epilog: bool, late_drains: bool, drains: bool
 ) -> None:
-    found = draining(run(HOT, UNREAD, finding), job, late_drains=late_drains, is_epilog=is_epilog)
-    assert found == ((finding,) if drains else ())
+    findings = draining(run(HOT, UNREAD, finding), job, late_drains=late_drains, is_epilog=is_epilog)
+    assert findings == ((finding,) if drains else ())
 
 
 def test_what_was_not_waited_for_because_others_were_checking_drains_nothing() -> None:
@@ -155,15 +155,15 @@ def test_a_record_that_is_none_is_no_run(data: object) -> None:
 
 
 def test_a_run_is_read_as_it_was_written() -> None:
-    found = run(LOST, UNREAD, CLAIMED, LEAKED)
-    assert run_of(json.loads(json.dumps(found.to_json()))) == found
+    kept = run(LOST, UNREAD, CLAIMED, LEAKED)
+    assert run_of(json.loads(json.dumps(kept.to_json()))) == kept
 
 
 def test_a_drain_keeps_of_its_findings_what_every_version_reads() -> None:
     drain = Drain("epilog", "41", (CLAIMED, LOST), f"{PREFIX}x", None, 7.0)
     kept = json.loads(json.dumps(drain.to_json()))
     assert kept["findings"][0] == {"check": "host.job_leftovers", "verdict": "fail", "message": "a process"}
-    bare = tuple(CheckFinding(one.check, one.verdict, one.message) for one in drain.findings)
+    bare = tuple(CheckFinding(finding.check, finding.verdict, finding.message) for finding in drain.findings)
     assert drain_of(kept) == replace(drain, findings=bare)
 
 
@@ -198,11 +198,11 @@ def test_a_log_read_from_a_cursor_holds_what_comes_after_a_later_one(one: object
 
 
 @pytest.mark.parametrize(
-    ("data", "gpus"),
+    ("listed", "gpus"),
     [("0,1", {0, 1}), ("0-2,7", {0, 1, 2, 7}), ("", None), (None, None), ("GPU-ad91baf9", None), ("0-99999999", None)],
 )
-def test_slurm_job_gpus_is_a_list_of_numbers(data: str | None, gpus: set[int] | None) -> None:
-    assert gpus_of(data) == gpus
+def test_slurm_job_gpus_is_a_list_of_numbers(listed: str | None, gpus: set[int] | None) -> None:
+    assert gpus_of(listed) == gpus
 
 
 @pytest.mark.parametrize(("deadline_s", "collector_s"), [(3, 1 / 3), (5, 1.0), (8, 2.0), (40, 5.0)])
@@ -237,15 +237,15 @@ def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
         "gpu004|idle|1700000001|clusterproof: gpu.no_xid: Xid 79\n"  # 24.11 keeps it when a node is resumed
         "gpu005|draining|1700000001|clusterproof: gpu.no_xid: Xid 79\n"
     )
-    found, total = our_drains.parse_claims(listing)
-    assert (found, total) == ((Claim(1700000001, "gpu005"), Claim(1700000002, "gpu001")), 5)
-    assert [our_drains.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
+    claims, total = our_drains.parse_claims(listing)
+    assert (claims, total) == ((Claim(1700000001, "gpu005"), Claim(1700000002, "gpu001")), 5)
+    assert [our_drains.ahead(claims, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("state", ["reboot", "reboot^", "reboot*", "inval"])
 def test_a_drained_node_counts_though_sinfo_names_another_of_its_states_first(state: str) -> None:
-    found, _ = our_drains.parse_claims(f"gpu001|{state}|1700000001|clusterproof: gpu.no_xid: Xid 79\n")
-    assert found == (Claim(1700000001, "gpu001"),)
+    claims, _ = our_drains.parse_claims(f"gpu001|{state}|1700000001|clusterproof: gpu.no_xid: Xid 79\n")
+    assert claims == (Claim(1700000001, "gpu001"),)
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def test_a_reboot_or_power_down_that_slurm_was_asked_for_is_awaited_and_changes_
 def test_slurms_commands_are_asked_of_this_cluster_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_CLUSTERS", "SQUEUE_PARTITION", "SINFO_STATE"):
         monkeypatch.setenv(name, "other")
-    asked = control.output_of("env").splitlines()
-    assert not [line for line in asked if line.endswith("=other")]
-    assert {"SQUEUE_LOCAL=1", "SINFO_LOCAL=1"} <= set(asked)
+    variables = control.output_of("env").splitlines()
+    assert not [line for line in variables if line.endswith("=other")]
+    assert {"SQUEUE_LOCAL=1", "SINFO_LOCAL=1"} <= set(variables)
 
 
 def test_what_scontrol_says_of_a_node_is_read() -> None:

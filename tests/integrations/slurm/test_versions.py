@@ -44,8 +44,8 @@ def offered(root: Path, wheel: Path, number: int) -> str:
 
 
 def install(node: Node, folder: str) -> subprocess.CompletedProcess[bytes]:
-    words = ["/usr/bin/python3", f"{folder}/clusterproof-slurm", "install"]
-    return node.run(words, env={"PIP_NO_DEPS": "1"}, timeout=TIMEOUT_S)
+    arguments = ["/usr/bin/python3", f"{folder}/clusterproof-slurm", "install"]
+    return node.run(arguments, env={"PIP_NO_DEPS": "1"}, timeout=TIMEOUT_S)
 
 
 def command(node: Node, word: str) -> subprocess.CompletedProcess[bytes]:
@@ -119,10 +119,10 @@ def test_wheels_of_another_python_are_refused_in_one_line_and_change_nothing(bed
     other = node.root / folder.lstrip("/") / "PyYAML-6.0.3-cp38-cp38-manylinux2014_x86_64.whl"
     other.write_text("")
     ran = install(node, folder)
-    words = ran.stderr.decode()
-    assert (ran.returncode, words.count("\n")) == (1, 1)
-    assert f"{folder} has {other.name}, and this is Python 3." in words
-    assert "expected this command run by the Python that the wheels are of, or wheels that this Python made" in words
+    message = ran.stderr.decode()
+    assert (ran.returncode, message.count("\n")) == (1, 1)
+    assert f"{folder} has {other.name}, and this is Python 3." in message
+    assert "expected this command run by the Python that the wheels are of, or wheels that this Python made" in message
     assert led_to(node) == before
 
 

@@ -22,8 +22,8 @@ pytestmark = needs_nodes
 FOLDER = "/var/lib/clusterproof"
 
 
-def told(words: str) -> Callable[[Node], object]:
-    return lambda running: running.run(["/bin/sh", "-c", words])
+def shell(commands: str) -> Callable[[Node], object]:
+    return lambda running: running.run(["/bin/sh", "-c", commands])
 
 
 def clock(offset_s: float) -> Callable[[Node], object]:
@@ -37,14 +37,14 @@ def put(running: Node, image: NodeImage) -> None:
 @pytest.mark.parametrize(
     ("put_on", "befalls"),
     [
-        (lambda image: with_tmpfs(image, FOLDER, "64k"), told(f"cat /dev/zero >{FOLDER}/full")),
+        (lambda image: with_tmpfs(image, FOLDER, "64k"), shell(f"cat /dev/zero >{FOLDER}/full")),
         (
             lambda image: with_full_root(with_tmpfs(image, f"/{controller.FOLDER}", "1m"), 60),
-            told("cat /dev/zero >/full"),
+            shell("cat /dev/zero >/full"),
         ),
-        (lambda image: image, told(f"chown -R 65534 /{STATE}")),
-        (lambda image: image, told(f"mount -t tmpfs -o ro testbed {FOLDER}")),
-        (lambda image: image, told(f"rm -r {FOLDER}")),
+        (lambda image: image, shell(f"chown -R 65534 /{STATE}")),
+        (lambda image: image, shell(f"mount -t tmpfs -o ro testbed {FOLDER}")),
+        (lambda image: image, shell(f"rm -r {FOLDER}")),
         (lambda image: image, clock(-120)),
         (lambda image: image, clock(2 * KEPT_S)),
     ],
@@ -73,5 +73,5 @@ def test_a_sick_node_is_drained_and_once_it_is_well_resumed(
         assert controller.reason(running).startswith("clusterproof: ")
         running.run(["rm", "-f", "/full", f"{FOLDER}/full"])
         put(running, HEALTHY)
-        said = output_of(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        output = output_of(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", output
