@@ -1,7 +1,7 @@
 """How often a case names the right cause, and how often it blames an innocent node.
 
 Every labelled case of tests/case is written as a folder and read by `clusterproof case`; cases that were held back
-while the rules were written are tried separately. The last line is one JSON object.
+while the rules were written are counted separately. The last line is one JSON object.
 """
 
 from __future__ import annotations
