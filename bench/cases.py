@@ -72,22 +72,24 @@ def main(arguments: Sequence[str]) -> int:
     aside = held_aside(SEED)
     with TemporaryDirectory() as folder:
         every = [outcome(case, Path(folder)) for case in cases(SEED) if not (options.open and case.story.name in aside)]
-    of_open = [one for one in every if one.story not in aside]
-    of_aside = [one for one in every if one.story in aside]
+    of_open = [tried for tried in every if tried.story not in aside]
+    of_aside = [tried for tried in every if tried.story in aside]
     for kept in (ALL, *LOSSES):
-        of_kept = [one for one in of_open if one.kept == kept]
+        of_kept = [tried for tried in of_open if tried.kept == kept]
         print(f"{len(of_kept)} cases that rules were written by; kept: {kept}\n{table(of_kept)}\n{figures(of_kept)}\n")
-    for one in of_open if options.open else ():
-        if not one.is_right:
-            print(f"  {one.name}: {one.expected} {one.guilty}; said {one.said} {', '.join(one.blamed)}")
+    for tried in of_open if options.open else ():
+        if not tried.is_right:
+            print(f"  {tried.name}: {tried.expected} {tried.guilty}; said {tried.said} {', '.join(tried.blamed)}")
     if options.open:
         return 0
-    whole_aside, lost_aside = ([one for one in of_aside if (one.kept == ALL) is is_all] for is_all in (True, False))
+    whole_aside, lost_aside = (
+        [tried for tried in of_aside if (tried.kept == ALL) is is_all] for is_all in (True, False)
+    )
     print(f"{len(whole_aside)} cases held aside, of which all was kept\n{table(whole_aside)}\n{figures(whole_aside)}\n")
     print(
         f"{len(lost_aside)} cases held aside, of which not all was kept\n{table(lost_aside)}\n{figures(lost_aside)}\n"
     )
-    whole, apart = figures(one for one in every if one.kept == ALL), figures(whole_aside)
+    whole, apart = figures(tried for tried in every if tried.kept == ALL), figures(whole_aside)
     all_of_them = figures(every)
     of_real = figures(real)
     if real:

@@ -113,7 +113,7 @@ def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
     for number in range(count):
         now = begin + number * EVERY_S
         evidence_by_node = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
-        assert not [one for one in evidence_by_node.values() if one.unreached]
+        assert not [node_evidence for node_evidence in evidence_by_node.values() if node_evidence.unreached]
         write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
 
 

@@ -131,14 +131,14 @@ def under_noise(share: float, sizes: Sequence[int] = SIZES, processes: int = 1) 
         with ProcessPoolExecutor(processes) as pool:
             by_cell = dict(zip(cells_of_noise, pool.map(borne, cells_of_noise), strict=True))
     return {
-        noise.name: _figures({cell: data for cell, data in by_cell.items() if cell.noise == noise.name})
+        noise.name: _figures({cell: of_cell for cell, of_cell in by_cell.items() if cell.noise == noise.name})
         for noise in NOISES
     }
 
 
 def _figures(by_cell: dict[NoisyCell, Borne]) -> Figures:
     def of(slower: float) -> Borne:
-        return sum((data for cell, data in by_cell.items() if cell.slower == slower), Borne())
+        return sum((of_cell for cell, of_cell in by_cell.items() if cell.slower == slower), Borne())
 
     whole = sum(by_cell.values(), Borne())
     return Figures(

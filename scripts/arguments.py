@@ -43,8 +43,8 @@ def share_asked(script: str, described: str | None, arguments: Sequence[str]) ->
     parser.add_argument(
         "share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases, 3: three times as many"
     )
-    asked: float = parser.parse_args(arguments).share
-    return asked
+    chosen: float = parser.parse_args(arguments).share
+    return chosen
 
 
 def count(text: str) -> int:

@@ -38,10 +38,10 @@ def _of_checks() -> Iterator[str]:
 
 def _of_rooms() -> Iterator[str]:
     for path in sorted((ROOT / "clusterproof").rglob("*.py")):
-        said = dict.fromkeys(said_in(path))
-        if said and "checks" not in path.parts:
+        sentences = dict.fromkeys(said_in(path))
+        if sentences and "checks" not in path.parts:
             yield f"### {path.relative_to(ROOT)}\n"
-            yield from (f"- {_text(message)}" for message in said)
+            yield from (f"- {_text(message)}" for message in sentences)
             yield ""
 
 

@@ -29,15 +29,15 @@ def _evidence_of(name: str) -> NodeEvidence:
     return proof.evidence_of(next(fault for fault in ALL_FAULTS if fault.name == name and isinstance(fault, Fault)))
 
 
-def cases(data: dict[str, Future[NodeEvidence]], chosen: Sequence[AnyFault]) -> Iterator[Case]:
+def cases(evidence_by_name: dict[str, Future[NodeEvidence]], chosen: Sequence[AnyFault]) -> Iterator[Case]:
     """The chosen faults' cases, from what `begin` started."""
     bases: dict[Callable[[], NodeImage], None] = {}
     for fault in chosen:
         if isinstance(fault, CapturedFault):
             yield _of_files(fault)
-        elif fault.name in data:
+        elif fault.name in evidence_by_name:
             bases[fault.base] = None
-            yield _of_fault(fault, data[fault.name].result())
+            yield _of_fault(fault, evidence_by_name[fault.name].result())
     for base in bases:
         evidence = proof.healthy(base)
         yield Case(f"a healthy {base.__name__}", among(evidence, peers=proof.peers(base)), asked_of(evidence))

@@ -98,12 +98,12 @@ def values_of(place: ValueKind, secrets: Iterator[str]) -> object:
 
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
     """The evidence of a node with a secret in every place."""
-    data = {
+    collected = {
         collector: Collected(Status.READ, values_of(schema_of(collector), secrets), next(secrets))
         for collector in collectors()
     }
     return NodeEvidence(
-        name, {**data, next(secrets): Collected(Status.BROKE, detail=next(secrets))}, detail=next(secrets)
+        name, {**collected, next(secrets): Collected(Status.BROKE, detail=next(secrets))}, detail=next(secrets)
     )
 
 

@@ -71,9 +71,9 @@ def test_markdown_neither_notifies_a_user_nor_refers_to_an_issue(name: str) -> N
 
 @NODES
 def test_no_node_writes_markup_into_the_summary(name: str) -> None:
-    data = markdown.markdown(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
-    assert len(data) < 10_000
-    html, _ = rendered(data)
+    markup = markdown.markdown(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
+    assert len(markup) < 10_000
+    html, _ = rendered(markup)
     assert set(re.findall(r"<([a-z0-9]+)", html)) <= {
         *("h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "code", "strong", "details", "summary")
     }

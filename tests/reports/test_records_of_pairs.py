@@ -64,10 +64,10 @@ def asked_only(recording: Path, node: str, other: str) -> Path:
     """The recording of a run whose command line named one pair."""
     file = recording / "pairwise.jsonl"
     journal = read(file)
-    asked = pair(node, other)
-    kept = tuple(measurement for measurement in journal.measurements if measurement.pair == asked)
+    two_nodes = pair(node, other)
+    kept = tuple(measurement for measurement in journal.measurements if measurement.pair == two_nodes)
     assert kept
-    write(file, replace(journal, plan=replace(journal.plan, asked=(asked,)), measurements=kept[:1]))
+    write(file, replace(journal, plan=replace(journal.plan, asked=(two_nodes,)), measurements=kept[:1]))
     return recording
 
 

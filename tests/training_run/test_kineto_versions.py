@@ -87,9 +87,9 @@ def computing(folder: Path, *more: str) -> TrainingRun:
     for rank in range(5):
         lasts = 650 if rank == 3 else 500
         events = [
-            one
+            logged_event
             for number in range(30)
-            for one in (
+            for logged_event in (
                 event(f"ProfilerStep#{number}", 1000.0 * number, 1000, "user_annotation"),
                 event("gemm", 1000.0 * number + 10, lasts + (7 * number + rank) % 5, "kernel"),
                 *(event(name, 1000.0 * number + 700, 900 - lasts, "kernel") for name in more),

@@ -156,9 +156,9 @@ def test_a_log_that_is_there_twice_has_as_many_steps(tmp_path: Path, interval: i
 def test_what_is_printed_twice_takes_no_longer(tmp_path: Path, how: str) -> None:
     blocks = []
     for step in range(10, 101, 10):
-        data = "    batch-generator ................................: (200.00, 200.00)\n"
+        waiting = "    batch-generator ................................: (200.00, 200.00)\n"
         saved = "    save-checkpoint ................................: (4000.00, 4000.00)\n"
-        blocks.append([megatron(step, 1000), data, *([saved] if step % 50 == 0 else [])])
+        blocks.append([megatron(step, 1000), waiting, *([saved] if step % 50 == 0 else [])])
     twice = (
         "".join("".join(block) * 2 for block in blocks)
         if how == "each block"
@@ -174,9 +174,9 @@ def test_a_restart_within_a_log_counts_what_was_done_twice_as_time_and_once_as_s
     loaded = "  successfully loaded checkpoint from /fsx/a [ t 0, p 0 ] at iteration 25\n"
     text = "".join(megatron(step, 1000) for step in (10, 20, 30)) + MEGATRON + loaded
     run = read(tmp_path, text + "".join(megatron(step, 1000) for step in (30, 40)))
-    assert sum(one.times for one in run.every_step) == 40
+    assert sum(taken.times for taken in run.every_step) == 40
     assert run.share("init").of == pytest.approx(30 + 5 + 10 + 74.648 - 1, abs=0.01)
-    assert {one.step: round(one.seconds, 6) for one in run.every_step} == dict.fromkeys((10, 20, 30, 40), 1.0)
+    assert {taken.step: round(taken.seconds, 6) for taken in run.every_step} == dict.fromkeys((10, 20, 30, 40), 1.0)
 
 
 @pytest.mark.long
@@ -201,7 +201,7 @@ def test_steps_of_torchtitan_weigh_as_many_as_they_are(tmp_path: Path, interval:
         lines += titan(step, 1.0 * step + 3 * (step > 100))
         lines += saved * (step in (100, 200))
     run = read(tmp_path, lines + titan(210, 216))
-    assert sum(one.times for one in run.every_step) == 210
+    assert sum(taken.times for taken in run.every_step) == 210
     share = run.share("checkpoint")
     assert (share.times, share.seconds, share.of) == pytest.approx((2, 6, 216))
 

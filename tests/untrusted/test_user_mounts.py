@@ -194,6 +194,6 @@ def test_a_file_of_the_users_own_is_read_as_he_would_read_it() -> None:
 def test_a_history_that_is_linked_to_nothing_is_not_left_behind() -> None:
     with entered(healthy_cpu()) as node:
         with_home(node, "ln -s /dev/null ../.bash_history; ln -s /etc/shadow id_rsa")
-        data = probe_node(node, ["image"], SOON).collectors["image"].value
-    of_user = {entry["path"]: entry["bytes"] for entry in data["left"] if "eve" in entry["path"]}
+        record = probe_node(node, ["image"], SOON).collectors["image"].value
+    of_user = {entry["path"]: entry["bytes"] for entry in record["left"] if "eve" in entry["path"]}
     assert {path: size["error"] for path, size in of_user.items()} == {"/home/eve/.ssh/id_rsa": "ELOOP"}

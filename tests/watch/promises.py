@@ -92,9 +92,9 @@ def braked(day: Day) -> None:
     day.tick({3: {"clocks_event_reasons": BRAKE, "slowdown": slowed(day.now, 1.0)}})
 
 
-def first_port(data: dict[str, Any]) -> Any:
+def first_port(rdma: dict[str, Any]) -> Any:
     """The first port of the first RDMA device."""
-    return data["devices"][0]["ports"][0]
+    return rdma["devices"][0]["ports"][0]
 
 
 SCRATCH = "/opt/dlami/scratch"
@@ -122,16 +122,16 @@ FAULTS: Mapping[str, Act] = {  # by check
         "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
     ),
     "storage.disk_errors": logs("EXT4-fs error (device nvme0n1p1): ext4_find_entry:1455: reading directory lblock 0"),
-    "network.interfaces_up": reports("interfaces", lambda data: data["physical"][0].update(carrier=False)),
-    "network.mtu": reports("interfaces", lambda data: data["physical"][0].update(mtu=1500)),
-    "network.efa_port_active": reports("rdma", lambda data: first_port(data).update(state="1: DOWN")),
-    "network.efa_count": reports("rdma", lambda data: data["devices"].pop()),
-    "network.ib_ports": reports("rdma", lambda data: first_port(data).update(state="1: DOWN"), INFINIBAND),
+    "network.interfaces_up": reports("interfaces", lambda interfaces: interfaces["physical"][0].update(carrier=False)),
+    "network.mtu": reports("interfaces", lambda interfaces: interfaces["physical"][0].update(mtu=1500)),
+    "network.efa_port_active": reports("rdma", lambda rdma: first_port(rdma).update(state="1: DOWN")),
+    "network.efa_count": reports("rdma", lambda rdma: rdma["devices"].pop()),
+    "network.ib_ports": reports("rdma", lambda rdma: first_port(rdma).update(state="1: DOWN"), INFINIBAND),
     "storage.mounts_writable": of_mount(SCRATCH, options="ro,relatime,size=1048576k"),
     "storage.mounts_alive": of_mount("/fsx", alive="hung", free_kib=None, total_kib=None),
     "storage.mounts_expected": of_fstab("/fsx", mounted=False),
-    "storage.lustre_health": reports("lustre", lambda data: data.update(health="NOT HEALTHY")),
-    "storage.lustre_clients": reports("lustre", lambda data: data["clients"][0].update(state="DISCONN")),
+    "storage.lustre_health": reports("lustre", lambda lustre: lustre.update(health="NOT HEALTHY")),
+    "storage.lustre_clients": reports("lustre", lambda lustre: lustre["clients"][0].update(state="DISCONN")),
     "storage.space": of_mount(SCRATCH, free_kib=0),
     "host.root_volume": of_mount("/", free_kib=0),
     "host.d_state": blocked,

@@ -106,8 +106,8 @@ def test_every_case_has_the_properties_of_its_record(runs: Runs, checks: str, wo
 
     def expected(result: Result) -> dict[str, str]:
         names = ("node", "check", "owner", "section", "severity", "evidence", "instance_type")
-        data = {name: getattr(result, name) for name in names}
-        return {**data, "verdict": result.verdict.value, "gpu_uuids": " ".join(result.gpu_uuids)}
+        of_result = {name: getattr(result, name) for name in names}
+        return {**of_result, "verdict": result.verdict.value, "gpu_uuids": " ".join(result.gpu_uuids)}
 
     assert {node: properties(case) for node, case in cases.items()} == {
         result.node: expected(result) for result in runs.results

@@ -190,9 +190,7 @@ def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     for count, node in enumerate(("a", "b", "c"), start=1):
         notified.notifier.queue([change(node)])
         notified.counted("failed", count)
-        notified.until(
-            lambda node=node: any(notification["nodes"] == node for notification in lines(tmp_path / "received"))
-        )  # type: ignore[misc]
+        notified.until(lambda node=node: any(sent["nodes"] == node for sent in lines(tmp_path / "received")))  # type: ignore[misc]
     notified.notifier.close()
     message = "a notification was not delivered: {} ended with exit code 1: no such channel (of watch.silent, a); {}"
     again = "it is sent again until it is, and watching goes on"
