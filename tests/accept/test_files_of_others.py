@@ -1,20 +1,25 @@
-"""Cases and histories of others: what they say of a node is shown on one line, and imitates no verdict."""
+"""What others wrote, or a node says: it is shown on one line, and imitates no verdict. What is written is private."""
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+from argparse import Namespace
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept import command
+from clusterproof.plugins.accept.report import text as screen
 from clusterproof.plugins.accept.return_to_service import return_nodes
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import write_run
 from tests.accept.returned import CLUSTER, Launched, result
+from tests.accept.simulated import Nodes, acceptance
 
 FORGED = "\x1b[2J\nFIT         gpu003\u202e"
 CASE = {"case": "4711", "nodes": ["gpu001"], "suspects": [], "proof": "no_xid", "load": ""}
@@ -70,3 +75,26 @@ def test_a_name_in_a_history_that_is_no_text_is_an_error_of_one_line(here: Path,
     code, text = return_nodes([CLUSTER, "gpu001", "--history", str(path)], Launched())
     assert (code, text.count("\n")) == (4, 1)
     assert "has a row that clusterproof did not write" in text
+
+
+def test_the_serial_of_a_node_steers_no_terminal(tmp_path: Path) -> None:
+    slow = Nodes(speed=lambda node, _run: 0.9 if node == "n3" else 1.0, serials={"n3": FORGED})
+    made = acceptance(tmp_path, slow)
+    made.go_on((), lambda _words: None)
+    said = screen(command.report(made.state, made.ended, made.named, ""))
+    assert "n3 (\\x1b[2J FIT" in said
+    assert is_clean(said)
+
+
+@pytest.mark.parametrize(("redact", "mode"), [(False, 0o600), (True, 0o644)])
+def test_a_report_is_its_users_own_unless_it_is_redacted(redact: bool, mode: int, tmp_path: Path) -> None:
+    (tmp_path / "into").mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        made = acceptance(tmp_path, Nodes())
+        made.go_on((), lambda _words: None)
+        command._write(made, "", Namespace(redact=redact, sign=None))
+    finally:
+        os.umask(before)
+    written = [tmp_path / "into" / name for name in (command.PAGE, command.RECORD)]
+    assert [path.stat().st_mode & 0o777 for path in written] == [mode, mode]
