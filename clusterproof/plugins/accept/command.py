@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import ClusterVerdict
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
-from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import keep_private
@@ -136,6 +137,8 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     """The plan: the order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
+    if plan.options:
+        yield f"each run with {printable(shlex.join(plan.options))}"
     if plan.bought.get("nodes", count) != count:
         yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
     total_s, state = 0.0, AcceptanceState(plan, cluster)
