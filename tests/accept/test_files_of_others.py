@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.accept import command
+from clusterproof.plugins.accept.report import report
 from clusterproof.plugins.accept.report import text as screen
 from clusterproof.plugins.accept.return_to_service import return_nodes
 from clusterproof.plugins.core.verdict import Verdict
@@ -81,7 +82,7 @@ def test_the_serial_of_a_node_steers_no_terminal(tmp_path: Path) -> None:
     slow = Nodes(speed=lambda node, _run: 0.9 if node == "n3" else 1.0, serials={"n3": FORGED})
     made = acceptance(tmp_path, slow)
     made.go_on((), lambda _words: None)
-    said = screen(command.report(made.state, made.ended, made.named, ""))
+    said = screen(report(made.state, made.ended, made.named, ""))
     assert "n3 (\\x1b[2J FIT" in said
     assert is_clean(said)
 
