@@ -133,6 +133,15 @@ def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
     assert "about 38 min if nothing has to be repeated" in text
 
 
+def test_a_dry_run_says_with_which_options_each_run_is_made(tmp_path: Path) -> None:
+    """A plan of another may name programs of nodes and where results are sent: whoever uses it sees that before."""
+    file = tmp_path / "plan.toml"
+    file.write_text('[options]\nsrun-options = "--task-prolog=/home/u/x"\nnotify = "json://example.com/\\u001b[2J"\n')
+    text = accept(["ssh:n[1-8]", "--plan", str(file), "--dry-run"])[1]
+    line = "each run with --srun-options=--task-prolog=/home/u/x '--notify=json://example.com/\\x1b[2J'"
+    assert line in text.splitlines()
+
+
 def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text('stages = ["inventory", "pairs", "groups"]\n[bought]\nnodes = 9\n[limits]\nhours = 0.2\n')

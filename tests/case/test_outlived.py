@@ -84,18 +84,47 @@ def test_a_broken_gpu_of_an_unknown_or_earlier_time_is_said_and_its_node_tested(
 
 OOM_OF = (
     "2026-03-01T08:00:00,000000+00:00 oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
-    "oom_memcg=/slurm/uid_7/job_{job},task_memcg=/slurm/uid_7/job_{job}/step_0,task=python3,pid=4444,uid=7\n"
+    "oom_memcg={group},task_memcg={group}/step_0,task=python3,pid=4444,uid=7\n"
     "2026-03-01T08:00:00,000000+00:00 Memory cgroup out of memory: Killed process 4444 (python3) total-vm:9kB, "
     "anon-rss:9kB, file-rss:0kB, shmem-rss:0kB, UID:7 pgtables:9kB oom_score_adj:0\n"
 )
 
 
-@pytest.mark.parametrize(("job", "cause"), [("77", "resources"), ("770", "unknown"), ("99", "unknown")])
-def test_the_memory_limit_of_another_job_killed_none_of_this_one(tmp_path: Path, job: str, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "cause"),
+    [
+        ("/slurm/uid_7/job_77", "resources"),
+        ("/slurm_gpu003/uid_7/job_77", "resources"),
+        ("/system.slice/slurmstepd.scope/job_77", "resources"),
+        ("/system.slice/gpu003_slurmstepd.scope/job_77", "resources"),
+        ("/slurm/uid_7/job_770", "unknown"),
+        ("/system.slice/slurmstepd.scope/job_99", "unknown"),
+        ("/system.slice/slurmstepd.scope/job_99/step_0/user/task_0/job_77", "unknown"),
+    ],
+)
+def test_the_memory_limit_of_another_group_killed_no_process_of_this_job(
+    tmp_path: Path, group: str, cause: str
+) -> None:
     own = "2026-03-01 08:00:01,000 srun: error: gpu003: task 3: Killed\n"
-    files = {"slurm-77.out": own, "sacct.txt": SACCT.format(state="FAILED"), "gpu003-dmesg.txt": OOM_OF.format(job=job)}
-    case = case_of(tmp_path, files)
+    log = OOM_OF.format(group=group)
+    case = case_of(tmp_path, {"slurm-77.out": own, "sacct.txt": SACCT.format(state="FAILED"), "gpu003-dmesg.txt": log})
     assert (case.verdict.cause, case.verdict.nodes) == (cause, ("gpu003",) if cause == "resources" else ())
+
+
+@pytest.mark.parametrize(
+    ("group", "cause"),
+    [
+        ("/slurm/uid_7/job_77", "resources"),
+        ("/user.slice/user-7.slice/user@7.service/job_77", "unknown"),
+        ("/kubepods.slice/kubepods-pod1.slice/slurm/uid_7/job_77", "unknown"),
+        ("/system.slice/docker-1.scope/system.slice/slurmstepd.scope/job_77", "unknown"),
+    ],
+)
+def test_a_group_that_any_user_may_make_is_no_jobs_own(tmp_path: Path, group: str, cause: str) -> None:
+    """Of a job that says nothing of being killed, only the limit of its own group counts."""
+    files = {"slurm-77.out": STEPS, "sacct.txt": SACCT.format(state="FAILED")}
+    case = case_of(tmp_path, {**files, "gpu003-dmesg.txt": OOM_OF.format(group=group)})
+    assert case.verdict.cause == cause
 
 
 CRASH = "2026-03-01T08:00:00,000000+00:00 {name}[{pid}]: segfault at 0 ip 0 sp 0 error 4 in libxul.so[7f0+1000]\n"

@@ -101,6 +101,27 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
     assert not any("secret" in event.words for event in case.collected.events)
 
 
+OWNERS = {
+    "DOMAIN\\jane doe(1)": True,
+    "jane doe({own})": False,
+    "jane doe": True,
+    f"{'u' * 257}({{own}})": True,
+    "(1)": True,
+}
+
+
+@pytest.mark.parametrize(("name", "is_refused"), OWNERS.items())
+def test_a_file_is_read_only_of_the_owner_that_a_record_names(name: str, is_refused: bool, tmp_path: Path) -> None:
+    """Users of a directory have blanks in their names."""
+    out = tmp_path / "shadow"
+    out.write_text("KeyError: 'secret'\n")
+    status, text = record(out)
+    owner = f"UserId={name.format(own=os.geteuid())} GroupId"
+    case = case_of(Answers((status, text.replace(f"UserId=u({os.geteuid()}) GroupId", owner))))
+    assert any("secret" in event.words for event in case.collected.events) != is_refused
+    assert any(one.startswith("shadow: ") for one in case.collected.missing) == is_refused
+
+
 def test_a_link_in_the_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("KeyError: 'secret'\n")

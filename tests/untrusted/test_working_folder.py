@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.own_python import PACKAGES
+from clusterproof.plugins.core.own_python import PACKAGES, python_running
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import find_policy
 from tests.testbed.needs import needs_root
@@ -106,6 +106,24 @@ versions._run(*versions._environment(Path({str(folder / "environment")!r})), "--
     command = [sys.executable, "-I", "-c", program]
     ran = subprocess.run(command, cwd=folder / "recording", capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+
+
+@pytest.mark.parametrize("path", [".:{}", ":{}", "bin:{}", "{}:", "."])
+@pytest.mark.parametrize(
+    "words",
+    [["case", "77"], ["check", "local", *QUIET], ["check", "slurm:", *QUIET], ["doctor", "local"]],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_no_program_is_run_that_lies_there(folder: Path, path: str, words: list[str]) -> None:
+    for name in ("id", "stat", "readlink", "python3", "scontrol", "sacct", "squeue", "sinfo", "srun", "ssh"):
+        for program in (folder / name, folder / "bin" / name):
+            program.parent.mkdir(exist_ok=True)
+            program.write_text(f"#!/bin/sh\necho {name} >>{folder / SPRUNG}\n")
+            program.chmod(0o755)
+    environment = {**os.environ, "PATH": path.format("/usr/local/bin:/usr/bin:/bin")}
+    command = [*python_running(MAIN), *words]
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
     assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,9 +20,10 @@ from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import ClusterVerdict
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
-from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options.table import Joined
 from clusterproof.reports.formats import write_whole
@@ -95,17 +97,28 @@ def _again(nodeset: str, cluster: Cluster) -> list[str]:
 
 
 def _write(made: Acceptance, stopped: str, option: argparse.Namespace) -> Report:
-    """Write the page and the record, and its signature. Raises OSError, JournalError."""
+    """Write the page and the record, and its signature: private unless redacted. Raises OSError, JournalError."""
     made_report = report(made.state, made.ended, made.named, stopped)
     if option.redact:
         made_report = redacted(made_report, made.cluster)
+        _write_files(made, made_report, option.sign)
+        return made_report
+    end_private = keep_private()
+    try:
+        _write_files(made, made_report, option.sign)
+    finally:
+        end_private()
+    return made_report
+
+
+def _write_files(made: Acceptance, made_report: Report, key: str | None) -> None:
+    """Raises OSError, JournalError."""
     write_whole(made.folder / PAGE, page(made_report))
     record = json.dumps(made_report, indent=1) + "\n"
     (made.folder / f"{RECORD}.sig").unlink(missing_ok=True)
     write_whole(made.folder / RECORD, record)
-    if option.sign:
-        write_whole(made.folder / f"{RECORD}.sig", _signature(record.encode(), option.sign))
-    return made_report
+    if key:
+        write_whole(made.folder / f"{RECORD}.sig", _signature(record.encode(), key))
 
 
 def _signature(content: bytes, key: str) -> str:
@@ -124,6 +137,8 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     """The plan: the order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
+    if plan.options:
+        yield f"each run with {printable(shlex.join(plan.options))}"
     if plan.bought.get("nodes", count) != count:
         yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
     total_s, state = 0.0, AcceptanceState(plan, cluster)

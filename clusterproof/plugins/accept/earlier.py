@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from clusterproof.reports.history.store import own_path
 
 A_CASE = "what clusterproof case JOB --json prints"
 MAX_CASE_BYTES = 1 << 24
+MAX_SHOWN_CHARACTERS = 80
+_PROOF = re.compile(r"[A-Za-z0-9_.]{1,100}(?: or [A-Za-z0-9_.]{1,100}){0,99}", re.ASCII)
 
 
 @record
@@ -26,6 +29,11 @@ class EarlierFinding:
 
     words: tuple[str, ...]
     source: str
+
+    @property
+    def shown(self) -> str:
+        """The words on one line, without control characters: a history may be another user's."""
+        return _one_line(" or ".join(self.words), MAX_CASE_BYTES)
 
     def is_about(self, check: str) -> bool:
         """Whether this check shows if it is gone."""
@@ -60,17 +68,27 @@ def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFind
         document = json.loads(text)
         suspects = {str(node) for node in (*document["nodes"], *document["suspects"])}
         proofs = [document["proof"], document["load"]]
-        source = f"the case of {printable(str(document['case']), 80)}"
+        source = f"the case of {_one_line(str(document['case']), MAX_SHOWN_CHARACTERS)}"
     except (ValueError, RecursionError, KeyError, TypeError):
         raise InventoryError(f"--case {path!r:.120} is none; expected {A_CASE}") from None
     if not any(proofs):
         raise InventoryError(f"--case {path!r:.120} names nothing that proves it; return without it")
+    if wrong := next((proof for proof in proofs if proof and not _is_proof(proof)), None):
+        raise InventoryError(f"--case {path!r:.120} is proven by {wrong!r:.80}; expected names of checks, with `or`")
     suspected = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
-    if not suspected or not all(isinstance(proof, str) for proof in proofs):
+    if not suspected:
         named = fold(sorted(suspects)) or "no node"
         raise InventoryError(f"--case {path!r:.120} suspects {named:.200}; expected one of {fold(nodes):.200}")
     for node in suspected:
         yield from ((node, EarlierFinding(tuple(proof.split(" or ")), source)) for proof in proofs if proof)
+
+
+def _is_proof(proof: object) -> bool:
+    return isinstance(proof, str) and bool(_PROOF.fullmatch(proof))
+
+
+def _one_line(text: str, most: int) -> str:
+    return printable(" ".join(text.split()), most)
 
 
 def without_history(cluster: Cluster, nodes: Sequence[str], history: str | None) -> Mapping[str, str]:

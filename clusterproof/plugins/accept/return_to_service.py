@@ -188,7 +188,7 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
     )
     for finding in findings:
         about = {result.verdict for result in own if finding.is_about(result.check)}
-        known = f"{' or '.join(finding.words)}: {finding.source} has it"
+        known = f"{finding.shown}: {finding.source} has it"
         if Verdict.CONCERN in about:
             missing.append(f"{known}, and it is still a concern")
         elif about <= {Verdict.NOT_APPLICABLE}:
@@ -221,7 +221,7 @@ def _is_of(result: Result, node: str) -> bool:
 def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFinding]], cluster: Cluster) -> str:
     lines = []
     for node in judged:
-        known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in findings[node.node])
+        known = dict.fromkeys(f"{finding.shown} ({finding.source})" for finding in findings[node.node])
         resolved = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
         lines += [f"{node.said:<10}  {node.node}{resolved}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {text}", MARGIN) for text in node.concerns]

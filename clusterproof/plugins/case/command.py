@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ def _period(option: argparse.Namespace) -> str:
             "--redact is for one job: with several, different nodes would get the same names; expected --since without "
             "it"
         )
-    if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):
+    if option.job and NUMBER.fullmatch(option.job) and not _is_meant_folder(option.job):
         raise CaseError(
             "a job ID and --since do not go together; expected --since with a folder of job folders, or alone for all "
             "Slurm jobs"
@@ -107,15 +108,25 @@ def _read_case(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
         kubernetes.read_job(open_api(access), named, builder, option.utc_offset)
         return f"job {named}", builder
     builder = CaseBuilder()
-    if not NUMBER.fullmatch(option.job) or is_folder(option.job):
+    if not NUMBER.fullmatch(option.job) or _is_meant_folder(option.job):
         if option.logs:
             raise CaseError("--logs is for a job ID or name; expected a folder without --logs")
         read_folder(Path(option.job), builder, option.utc_offset)
         return Path(option.job).resolve().name, builder
     if option.logs:
         read_folder(Path(option.logs), builder, option.utc_offset, option.job)
+    if is_folder(option.job):
+        builder.lack(
+            f"the folder {option.job} here, as it is another user's: clusterproof case ./{option.job} reads it"
+        )
     read_job(option.job, builder, option.utc_offset)
     return f"job {option.job}", builder
+
+
+def _is_meant_folder(number: str) -> bool:
+    """Whether the folder of a job's number is meant: another user's could stand in the place of the job."""
+    path = Path(number)
+    return is_folder(number) and {path.stat().st_uid, path.lstat().st_uid} <= {0, os.geteuid()}
 
 
 def parser() -> argparse.ArgumentParser:

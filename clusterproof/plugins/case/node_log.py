@@ -36,7 +36,9 @@ _SAID_BY = re.compile(  # prefixes of syslog and the journal; dmesg has them onl
 _YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (\d{4})\]")
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal starts
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root can imitate
-_JOB = re.compile(r"\bjob_(\d{1,10})\b")
+_JOB = re.compile(  # in a path that slurmstepd has made: users make groups too, below their own
+    r"(?:^|[\s=])/(?:slurm[^/\s]{0,80}/uid_\d{1,10}|(?:system\.slice/)?[^/\s]{0,80}slurmstepd\.scope)/job_(\d{1,10})\b"
+)
 XID = "gpu.no_xid"
 CLEANUP = 45  # follows from another Xid, whatever that was caused by
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")

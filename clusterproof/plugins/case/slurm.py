@@ -29,7 +29,7 @@ COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
 NOT_INSTALLED = 127
 NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
-_OWNER = re.compile(r"^\s{0,12}UserId=\S{1,100}\((\d{1,10})\)", re.MULTILINE)
+_OWNER = re.compile(r"^\s{0,12}UserId=[^\n]{1,256}?\((\d{1,10})\)(?= GroupId=|\s*$)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
 _UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
@@ -157,9 +157,12 @@ def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
     for path in map(Path, paths):
         if not path.is_absolute() or str(path) == os.devnull:
             continue
+        if not owner:
+            builder.lack(f"{one_line(path.name)}: the record does not say whose file it is, and it is not read")
+            continue
         reader = Reader(path.parent, builder, Clock(datetime.now(timezone.utc).year, offset_s))
         lacking = len(builder.lacks)
-        text = reader.text(path, int(owner[1]) if owner else None)
+        text = reader.text(path, int(owner[1]))
         if text is not None:
             reader.take_output(path, text)
         elif len(builder.lacks) == lacking:

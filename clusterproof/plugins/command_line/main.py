@@ -30,6 +30,10 @@ _ALWAYS = (
     "clusterproof.plugins.command_line.own_checks",
     "clusterproof.plugins.suite.terminal",
 )
+_SEARCHED = {
+    "PATH": os.defpath,
+    "LD_LIBRARY_PATH": "",
+}  # and what stands for no folder: an empty PATH is the current one
 # Plugins that are only loaded when the command line asks for them.
 _ON_REQUEST = {
     "xdist.plugin": ("-n", "--numprocesses", "--dist"),
@@ -47,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # libraries' deprecation warnings would precede every answer
     _prepare_output()
+    _drop_relative_folders()
     if arguments and (why := _no_working_folder()):
         return _print(BAD_COMMAND_LINE, f"clusterproof: the working folder: {why}; expected one to begin in: cd /\n")
     try:
@@ -64,6 +69,15 @@ def _prepare_output() -> None:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
             setattr(sys, name, as_job_log(stream))
+
+
+def _drop_relative_folders() -> None:
+    """Look for programs and libraries nowhere in the working folder: it may be anybody's."""
+    for variable, instead in _SEARCHED.items():
+        before = os.environ.get(variable)
+        if before is not None:
+            absolute = [folder for folder in before.split(os.pathsep) if folder.startswith("/")]
+            os.environ[variable] = os.pathsep.join(absolute) or instead
 
 
 def _no_working_folder() -> str:

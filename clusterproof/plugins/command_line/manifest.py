@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.opened import is_file
 from clusterproof.plugins.evidence.recording import write_whole
@@ -52,7 +53,8 @@ class _Loop:
         answered = [node for node in every if not node.evidence.unreached]
         for node in every:
             if node.evidence.unreached:
-                print(f"left out {node.name}: {node.evidence.unreached.value} {node.evidence.detail}", file=sys.stderr)
+                why = printable(" ".join(f"{node.evidence.unreached.value} {node.evidence.detail}".split()))
+                print(f"left out {printable(node.name)}: {why}", file=sys.stderr)
         if not answered:
             raise pytest.UsageError("no node answered; expected a machine known to be good")
         text = text_of(manifest_of(answered), date.today().isoformat(), self.writing.source)

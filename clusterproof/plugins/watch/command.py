@@ -235,7 +235,8 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
         recording = Recording(Path(option.record), settings.sampling.every_s, view.message) if option.record else None
         before = state.resume(recording.earlier_changes(), time.time() - time.monotonic()) if recording else 0
     except OSError as problem:
-        raise Refused(f"--record {option.record}: {problem.strerror}; expected a writable folder") from None
+        where = problem.filename or option.record
+        raise Refused(f"--record {where}: {problem.strerror}; expected a writable folder of this user's") from None
     sinks = Sinks(cluster.name, state, view.message)
     controller = Controller(cluster, state, settings, recording, view.show, sinks, view.message)
     end = _job_monitor(option.job, cluster, controller, view) if option.job else None

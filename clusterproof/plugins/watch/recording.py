@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,12 @@ def append_changes(path: Path, changes: Iterable[Change], wall_s: float) -> None
 
 
 def read_changes(path: Path) -> Iterator[Change]:
-    """Read the changes of another watch, in seconds since 1970. Invalid lines are skipped. Raises OSError."""
-    with path.open("rb") as file:
+    """Read the changes of another watch of this user's, in seconds since 1970. Invalid lines are skipped.
+
+    Raises OSError, also for another user's file: what it says is open would not be reported again.
+    """
+    with BufferedReader(appendable(path)) as file:
+        file.seek(0)
         for line in file:
             try:
                 yield _change(json.loads(line))
@@ -165,8 +171,11 @@ class Recording:
     """The recording's folder. A failed write is reported once, retried each minute, and its recovery reported."""
 
     def __init__(self, folder: Path, every_s: float, say: Callable[[str], object]) -> None:
-        """Raises OSError."""
+        """Raises OSError, also if the folder, or a link to it, is another user's."""
         folder.mkdir(parents=True, exist_ok=True)
+        for status in (folder.lstat(), folder.stat()):
+            if status.st_uid not in (0, os.geteuid()):
+                raise OSError(errno.EACCES, f"belongs to user {status.st_uid}", str(folder))
         self.folder = folder
         self._every_s, self._say = every_s, say
         self._nodes: dict[str, NodeRecording] = {}
@@ -192,7 +201,7 @@ class Recording:
     def earlier_changes(self) -> Iterator[Change]:
         """The changes of the watch that this one resumes, in seconds since 1970. Raises OSError."""
         path = self.folder / CHANGES_FILE
-        return read_changes(path) if path.exists() else iter(())
+        return read_changes(path) if os.path.lexists(path) else iter(())
 
     def changes(
         self, changes: Iterable[Change], wall_s: float, now: float, is_free: Callable[[], bool] = lambda: True

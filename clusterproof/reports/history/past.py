@@ -149,7 +149,7 @@ def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
         " WHERE n.cluster = ? AND stands IN ('fail', 'concern', 'incomplete')",
         (cluster,),
     )
-    return {(check, node): Verdict(stands) for check, node, stands in rows}
+    return {(_word(check), _word(node)): Verdict(stands) for check, node, stands in rows}
 
 
 def identity_of(row: Sequence[str]) -> NodeIdentity:

@@ -90,15 +90,6 @@ def test_a_command_runs_in_a_folder_that_no_other_user_may_leave_settings_or_lib
 
 
 @pytest.mark.long
-def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f":.:bin:{os.environ['PATH']}:")
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib::.:")
-    lines = visited('echo "$PATH"; echo "$LD_LIBRARY_PATH"').outputs[0].text.split("\n")
-    assert all(folder.startswith("/") for folder in lines[0].split(":"))
-    assert lines[1] == "/opt/lib"
-
-
-@pytest.mark.long
 def test_a_long_output_keeps_its_head_and_tail() -> None:
     answer = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
     text = answer.outputs[0].text

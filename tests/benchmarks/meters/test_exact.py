@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ import pytest
 from bench.real_runs import torch_python
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import NOT_FOUND, Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.exact import client, server
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
@@ -20,6 +23,7 @@ from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched
 from tests.benchmarks.meters.ends import measured
 from tests.testbed.exact import Change, by_processors, exact, exchanged_wrong
+from tests.testbed.needs import needs_root
 
 METER = METERS["exact"]
 EACH = 4  # ranks per node
@@ -125,6 +129,29 @@ def test_a_node_without_pytorch_says_what_to_do() -> None:
     reading, _ = measured(METER, MeterSettings(program="/bin/false"))
     assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in reading.problem
     assert reading.failure is Failure.NO_PROGRAM
+
+
+@needs_root
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "is_linked", [False, True], ids=["of another user", "of root's, in an environment of another's"]
+)
+def test_root_runs_no_python_that_another_user_decides_about(tmp_path: Path, is_linked: bool) -> None:
+    """One that `--meter-program` names is run all the same."""
+    program = tmp_path / "environment/bin/python3"
+    program.parent.mkdir(parents=True)
+    of_root = tmp_path / "python3"
+    of_root.write_text(f"#!/bin/sh\necho >>{tmp_path / 'sprung'}\n")
+    of_root.chmod(0o755)
+    program.symlink_to(of_root) if is_linked else of_root.rename(program)
+    os.chown(tmp_path / "environment", 41_001, 41_001)
+    os.chown(program, 41_001, 41_001, follow_symlinks=False)
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    for settings, is_run in ((MeterSettings(), False), (MeterSettings(program=str(program)), True)):
+        words = ["sh", "-c", server(settings, 1)]
+        ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        assert (tmp_path / "sprung").exists() == is_run, ran.stderr
+        assert ran.returncode != NOT_FOUND or "(of others)" in ran.stderr  # where no other Python here has PyTorch
 
 
 def of_two_ends(meter: Meter) -> Reading:

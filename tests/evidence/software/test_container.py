@@ -165,12 +165,34 @@ def test_a_library_writes_to_nothing_but_what_is_asked_of_it(container: Containe
     says(container, LOADED, Verdict.FAIL, "image: libnccl.so.2 does not load: libnccl.so.2 ends its process")
 
 
-def test_a_library_that_never_comes_back_hides_neither_devices_nor_other_libraries(
+HANGS = {
+    "waits": "for (;;) pause();",
+    "waits whatever the signal": "sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0); for (;;) pause();",
+    "leaves one that waits": "if (!fork()) for (;;) pause(); for (;;) pause();",
+}
+
+
+def compiled(folder: Path, begin: str) -> bytes:
+    """A library that runs this as it is loaded."""
+    source = folder / "library.c"
+    head = "#include <signal.h>\n#include <unistd.h>\n"
+    source.write_text(f"{head}__attribute__((constructor)) static void begin(void) {{ {begin} }}\n")
+    return shared_library(source, "libnccl.so.2")
+
+
+def test_a_library_that_leaves_a_process_behind_is_waited_for_no_longer_than_its_loading(
     container: Container, tmp_path: Path
 ) -> None:
-    source = tmp_path / "hangs.c"
-    source.write_text("int pause(void);\n__attribute__((constructor)) static void begin(void) { for (;;) pause(); }\n")
-    container.in_image["libnccl.so.2"] = shared_library(source, "libnccl.so.2")
+    container.in_image["libnccl.so.2"] = compiled(tmp_path, "if (!fork()) for (;;) pause();")
+    container.start()
+    says(container, LOADED, Verdict.PASS)
+
+
+@pytest.mark.parametrize("hangs", HANGS.values(), ids=HANGS)
+def test_a_library_that_never_comes_back_hides_neither_devices_nor_other_libraries(
+    container: Container, tmp_path: Path, hangs: str
+) -> None:
+    container.in_image["libnccl.so.2"] = compiled(tmp_path, hangs)
     container.mounted[f"libcuda.so.{DRIVER_BEFORE}"] = container.mounted.pop("libcuda.so.1")
     container.start()
     (container.folder / "root" / LIBRARIES[1:] / "libcuda.so.1").symlink_to(f"libcuda.so.{DRIVER_BEFORE}")

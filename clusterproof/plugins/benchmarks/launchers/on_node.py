@@ -31,6 +31,7 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     listening_for_silence,
     listens,
 )
+from clusterproof.plugins.benchmarks.launchers.search_path import PASSED_OVER, searched
 
 QUIET_S = 0.5  # how long to keep reading after the shell has ended: processes left behind may hold its output open
 
@@ -113,8 +114,10 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     try:
         os.chdir("/")  # where nobody else can place libraries or settings, such as ./ucx.conf, for it
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
-        for variable in SEARCHED & os.environ.keys():
-            os.environ[variable] = absolute(os.environ[variable])
+        doubts: dict[str, str] = {}
+        for variable in sorted(SEARCHED & os.environ.keys()):
+            os.environ[variable] = searched(os.environ[variable], doubts)
+        os.environ[PASSED_OVER] = "".join(f"; not looked in {folder}: {why}" for folder, why in doubts.items())
         os.environ[PYTHON] = sys.executable
         send(json.dumps(answer(request)).encode(), nonce)
     except (Disconnected, BrokenPipeError):
@@ -123,11 +126,6 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
-
-
-def absolute(folders: str) -> str:
-    """A search path without entries that depend on the working folder."""
-    return ":".join(folder for folder in folders.split(":") if folder.startswith("/"))
 
 
 def stop(number: int, _frame: object) -> None:

@@ -26,7 +26,8 @@ ASK: Mapping[str, object] = {}  # a request for only the node's properties
 TRAVELS = (
     PLUGINS / "agent" / "pattern.py",
     PLUGINS / "agent" / "sending.py",
-    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "on_node")),
+    PLUGINS / "agent" / "trust.py",
+    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "search_path", "on_node")),
 )
 
 

@@ -79,6 +79,7 @@ class Meter:
 
 NOT_FOUND = 127
 OURS, NO_PROGRAM = "clusterproof", "clusterproof-no-program"  # prefixes of our own lines in a program's output
+PASSED_OVER = "CLUSTERPROOF_PASSED_OVER"  # as in launchers/search_path.py
 SERVES_AT_MOST_SECONDS = 600  # a server without a client exits after this
 TRIES = 50  # by a client whose server does not listen yet, 0.2 s apart
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
@@ -125,8 +126,8 @@ def finding_program(name: str, chosen: str, folders: Sequence[str], remedy: str)
 
 
 def unless_found(missing: str) -> str:
-    """A line that exits with 127 if $program is empty, after printing what is missing."""
-    message = f"printf '{NO_PROGRAM}: %s: %s\\n' \"$(uname -n)\" {shlex.quote(missing)}"
+    """A line that exits with 127 if $program is empty, after printing what is missing, and where nobody looked."""
+    message = f'printf \'{NO_PROGRAM}: %s: %s%s\\n\' "$(uname -n)" {shlex.quote(missing)} "${PASSED_OVER}"'
     return f'[ -n "$program" ] || {{ {message} >&2; exit {NOT_FOUND}; }}'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from clusterproof.plugins.agent.packing import text_of
-from clusterproof.plugins.agent.payload import modules_of, started
+from clusterproof.plugins.agent.payload import OWN, modules_of, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog import exact_kinds_setting
@@ -23,12 +23,18 @@ HERE = "127.0.0.1"
 NODES = ("the first node", "the second node")
 MAX_NAME = 253  # characters of a host's
 FIND = """\
+u=$(id -u)
+t=
+{own}
+trusts() {{ [ "$u" != 0 ] || {{ o "$1" && o "${{1%/*}}/.."; }}; }}
 program=
 for each in {tried}; do
-  each=$(command -v "$each" 2>/dev/null) && "$each" -I -c {has_torch} 2>/dev/null && program=$each && break
+  each=$(command -v "$each" 2>/dev/null) && {trusted}"$each" -I -c {has_torch} 2>/dev/null && program=$each && break
 done
+{passed_over}="${passed_over}${{t:+; not run:$t}}"
 {unless_found}
 """
+TRUSTED = 'trusts "$each" && '  # as root: the program, and its environment, of which Python runs files at its start
 
 
 def server(settings: MeterSettings, port: int, backend: str = NCCL) -> str:
@@ -104,6 +110,9 @@ def _shell(settings: MeterSettings, end: dict[str, object]) -> str:
     find = FIND.format(
         tried=" ".join(map(shlex.quote, tried)),
         has_torch=shlex.quote(HAS_TORCH),
+        own=OWN,
+        trusted="" if settings.program else TRUSTED,
+        passed_over=meters.PASSED_OVER,
         unless_found=meters.unless_found(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
     )
     return f'{meters.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, end))}\n'

@@ -18,6 +18,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET, Acceptor, authenticate, exactly, listen
+from clusterproof.plugins.benchmarks.launchers.search_path import PASSED_OVER
 from clusterproof.plugins.benchmarks.rdma.ports import devices, ports, rails
 from clusterproof.plugins.benchmarks.rdma.programs import (
     OF_FABRIC,
@@ -68,6 +69,7 @@ def _own(request: dict[str, Any]) -> dict[str, Any]:
         "has_devices": bool(devices(node)),
         "ports": ports(node),
         "programs": programs(request["program"]),
+        "passed_over": os.environ.get(PASSED_OVER, ""),
     }
 
 
@@ -169,13 +171,19 @@ def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -
     without = theirs if has[0] else own
     looked = ", in ".join(["on PATH", *PLACES])
     why = f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; {install}"
+    why += str(without.get("passed_over", ""))
     return {"error": why, "failure": NO_PROGRAM}
 
 
 def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:
-    """Run the exchanges that the other end requests, all at once, and report how they ended."""
+    """Run the exchanges that the other end requests, all at once, and report how they ended.
+
+    Raises OSError, and ValueError if it requests more than there are devices.
+    """
     _send(other, own)
     while asked := _receive(other, 2 * EXCHANGE_S):
+        if not isinstance(asked, list) or len(asked) > len(own["ports"]):
+            raise ValueError(f"the other end asks for {asked!r:.80}; expected at most one exchange of each device")
         _send(other, _answers(asked, own, request))
     other.settimeout(MEETS_S)
     with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -10,7 +11,7 @@ import socket
 import struct
 import time
 
-from clusterproof.plugins.agent.reading import Denied, Node
+from clusterproof.plugins.agent.reading import Denied, Node, error
 
 HOSTS, RESOLV = "/etc/hosts", "/etc/resolv.conf"
 BEHIND_STUB = "/run/systemd/resolve/resolv.conf"  # the servers that systemd-resolved asks
@@ -25,6 +26,7 @@ MAX_INTERFACES = 128
 MAX_HOSTS = 32
 SIOCGIFADDR = 0x8915
 DUPLICATE = 0x08  # linux/if_addr.h, IFA_F_DADFAILED
+USED_UP = (errno.EAGAIN, errno.EADDRINUSE, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # by any user
 
 
 def read(node: Node) -> object:
@@ -57,7 +59,10 @@ def _hosts(node: Node, hostname: str) -> object:
     wanted = {hostname, hostname.partition(".")[0]}
     rows = [line.partition("#")[0].split() for line in text.splitlines()]
     named = [row[0] for row in rows if wanted.intersection(row[1:])]
-    owned = ((address, _is_own(address)) for address in named)
+    try:
+        owned = [(address, _is_own(address)) for address in named]
+    except OSError as problem:
+        return error(problem)
     return [{"address": address, "is_own": is_own} for address, is_own in owned if is_own is not None][:MAX_HOSTS]
 
 
@@ -66,7 +71,7 @@ def _family(address: str) -> int:
 
 
 def _is_own(address: str) -> bool | None:
-    """Whether the address belongs to this node; None if it is not a valid address."""
+    """Whether the address belongs to this node; None if it is not a valid address. Raises OSError if unknown."""
     try:
         socket.inet_pton(_family(address), address)
         with socket.socket(_family(address), socket.SOCK_DGRAM) as trial:
@@ -74,6 +79,10 @@ def _is_own(address: str) -> bool | None:
     except ValueError:
         return None
     except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            return True  # all of its ports are taken
+        if problem.errno in USED_UP:
+            raise
         return False if problem.errno else None  # inet_pton raises an OSError without errno
     return True
 
@@ -93,16 +102,18 @@ def _named_in(node: Node, path: str) -> list[str]:
 def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, object]]:
     """Each server, and whether it answered a question about the node's own name or about the root."""
     open_ones: dict[socket.socket, str] = {}
-    answered: set[str] = set()
+    answers: dict[str, object] = dict.fromkeys(servers, False)
     token = os.urandom(2)
-    for server in dict.fromkeys(servers):
+    for server in answers:
         try:
             *how, _, at = socket.getaddrinfo(server, DNS, 0, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST)[0]
             asking = socket.socket(*how)
             asking.setblocking(False)
             asking.connect(at)
-        except (OSError, ValueError):
-            continue  # not an address, or no route to it
+        except (OSError, ValueError) as problem:  # not an address, or no route to it
+            if isinstance(problem, OSError) and problem.errno in USED_UP:
+                answers[server] = error(problem)
+            continue
         open_ones[asking] = server
     questions = [_question(token, hostname, ADDRESS), _question(token, "", NAMESERVERS)]
     for _ in range(TRIES):
@@ -114,8 +125,8 @@ def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, obje
             node.at("the nameservers " + " ".join(open_ones.values()))
             for asking in select.select(list(open_ones), [], [], max(0.0, until - time.monotonic()))[0]:
                 if _has_answer(asking, token):
-                    answered.add(open_ones.pop(asking))
-    return [{"address": server, "answers": server in answered} for server in dict.fromkeys(servers)]
+                    answers[open_ones.pop(asking)] = True
+    return [{"address": server, "answers": answer} for server, answer in answers.items()]
 
 
 def _question(token: bytes, name: str, kind: int) -> bytes:

@@ -12,10 +12,12 @@ hides all GPUs, null if it has no number.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import re
+import select
 import signal
 import stat
 import time
@@ -44,6 +46,8 @@ CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process f
 LATE = f"its loading did not end within {LOADING_S} s, or those before it took as long"
 NO_DEVICE = "no device"
 NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
+PR_SET_PDEATHSIG = 1  # sys/prctl.h
+LOOK_S = 0.05  # between checks whether a process has ended: what it has started may hold its output open
 
 
 def read(node: Node) -> object:
@@ -128,24 +132,20 @@ def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str,
     child = os.fork()
     if not child:
         try:
+            os.setpgid(0, 0)
             for printed in (1, 2):
                 os.dup2(os.open("/dev/null", os.O_WRONLY), printed)
             os.closerange(3, writing)  # the library must not write to these
             os.closerange(writing + 1, MAX_FILES)
             _become_nobody()
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # root of a container may kill nobody's
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(max(1, int(until - time.monotonic())))
             os.write(writing, json.dumps(_load(name)).encode())
         finally:
             os._exit(0)
     os.close(writing)
-    try:
-        output = b""
-        while len(output) < MAX_BYTES and (more := os.read(reading, MAX_BYTES)):
-            output += more
-    finally:
-        os.close(reading)
-        status = os.waitpid(child, 0)[1]
+    output, status = _ended(child, reading, max(until, time.monotonic() + 1) + LOOK_S)
     path, text = _answered(output) or ("", f"{name} ends its process ({status})")
     missing = NOT_THERE.search(text)
     is_there = not (missing and name in (missing[1], missing[2]))
@@ -160,6 +160,32 @@ def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str,
         "unread": CLOSED if is_closed else UNTRIED if is_untried else LATE if is_late else "",
         "is_there": is_there or is_closed,
     }
+
+
+def _ended(child: int, reading: int, until: float) -> tuple[bytes, int]:
+    """What a process writes until its end, and its status; that of a timer or a full pipe if it goes on.
+
+    Kills what it has started, which may hold the pipe open.
+    """
+    output, status, is_open = b"", -1, True
+    while status < 0 and len(output) < MAX_BYTES and time.monotonic() < until:
+        pid, ended = os.waitpid(child, os.WNOHANG)
+        status = ended if pid else -1
+        while is_open and select.select([reading], [], [], 0 if pid else LOOK_S)[0]:
+            more = os.read(reading, MAX_BYTES)
+            output += more
+            is_open = bool(more) and len(output) < MAX_BYTES
+            if not pid:
+                break
+        if not (pid or is_open):
+            time.sleep(LOOK_S)
+    os.close(reading)
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    if status < 0:
+        os.waitpid(child, os.WNOHANG)
+        status = signal.SIGALRM if len(output) < MAX_BYTES else signal.SIGPIPE
+    return output, status
 
 
 def _answered(output: bytes) -> tuple[str, str] | None:
