@@ -7,7 +7,7 @@ from collections import Counter
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differing, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
@@ -69,7 +69,7 @@ def test_nic_numa(node: Node) -> None:
 
 
 def _nics(node: Node) -> list[PciDevice]:
-    nics = [device for device in node.pci_devices if device.is_nic]
+    nics = [device for device, is_nic in each(node.pci_devices, lambda device: (device, device.is_nic)) if is_nic]
     if not nics:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     return nics
