@@ -22,6 +22,8 @@ from clusterproof.plugins.evidence.field import known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
+MAX_NODES = 20  # in words
+MAX_VALUES = 5  # of a group in words
 MAX_SAID = 200  # characters of what SageMaker says of a node
 
 
@@ -147,7 +149,8 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
     with part:
         every = cluster.hyperpod_nodes
         ill = [in_words(node) for node in every if node.status != "Running"]
-        fail_if(ill, f"{', '.join(ill[:20])}; expected every node Running")
+        more = f" and {len(ill) - MAX_NODES} more" if len(ill) > MAX_NODES else ""
+        fail_if(ill, f"{', '.join(ill[:MAX_NODES])}{more}; expected every node Running")
     groups = cluster.hyperpod.groups
     short = [f"{group.name} has {group.current} of {group.target}" for group in groups if group.current != group.target]
     fail_if(short, f"{', '.join(short)}; expected every group complete")
@@ -244,5 +247,6 @@ def _unlike(data: Iterable[tuple[str, object]]) -> Iterator[str]:
         groups.setdefault(group, Counter())[str(value)] += 1
     for group, counts in groups.items():
         if len(counts) > 1:
-            have = " and ".join(f"{count} of {value}" for value, count in counts.most_common(5))
-            yield f"{group or 'the nodes'}: {have}"
+            have = " and ".join(f"{count} of {value}" for value, count in counts.most_common(MAX_VALUES))
+            more = f" and {len(counts) - MAX_VALUES} more" if len(counts) > MAX_VALUES else ""
+            yield f"{group or 'the nodes'}: {have}{more}"
