@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from tests.builders.evaluated import said
 from tests.builders.recordings import boot, gpu, node, nvml
+from tests.testbed.outputs import nccl_log
 
 P5 = "p5.48xlarge"
 UNREAD = {"error": "UNKNOWN", "text": ""}
@@ -55,6 +57,27 @@ NIC_LINK = {"speed": "32.0 GT/s PCIe", "speed_max": "32.0 GT/s PCIe", "port_spee
 SWITCH = {"address": "0000:dc:00.0", "vendor": "10de", "device": "22a3", "class": "068000", "driver": ""}
 NO_DRIVER = {"init": "DRIVER_NOT_LOADED", "init_s": 0.1, "driver": None, "count": 0, "gpus": []}
 GONE = [gpu(0, pci="0000:53:00.0"), gpu(1, pci="0000:54:00.0"), gpu(2, pci="0000:aa:00.0")]
+HUGE = {
+    "total_kib": 2**31,
+    "huge_pages": [{"size_kib": 2**20, "pages": 1000, "free": 1000}, {"size_kib": 2048, "pages": 9, "free": UNREAD}],
+}
+WAITS = {"wait": "nv_wait", "stack": ["os_acquire_mutex [nvidia]"], "age_s": 2000.0}
+IN_D = [
+    {"pid": 1, "name": "a", **WAITS, "blocked_s": UNREAD},
+    {"pid": 2, "name": "b", **WAITS, "blocked_s": None},
+    {"pid": 3, "name": UNREAD, **WAITS, "blocked_s": 900.0},
+]
+LUSTRE = {"version": "2.15", "health": "healthy", "left_out": 0, "modules": {}}
+MANY_MOUNTS = {
+    "mounts": {"mounts": [{"path": "/", "type": "ext4"}], "left_out": 3},
+    "lustre": {**LUSTRE, "clients": [{"kind": kind, "name": "fsx", "state": "DISCONN"} for kind in ("mdc", "osc")]},
+}
+FEW_NICS = (
+    "NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 16 nics)\nNCCL INFO Using network Libfabric\n"
+)
+TWO_LOGS = nccl_tests.read(nccl_log(network=f"{FEW_NICS}NCCL INFO Using network Socket\n"))
+CORES = [{"index": at, "cores": 4 if at == 1 else 8, "model": "Trainium2", "serial": f"0{at}"} for at in range(3)]
+NEURON = {"boot": boot(uptime_s=30.0), "neuron": {"devices": CORES, "on_bus": 16}}
 LIBRARIES = {"libnccl.so.2": [{"path": "/usr/lib/libnccl.so.2", "bytes": 0}]}
 VERSIONS = {"container": "", "libraries": LIBRARIES}
 MISSING_PLUGIN = [{"path": "/usr/lib/slurm/x.so", "bytes": 0, "need": "required"}]
@@ -105,6 +128,18 @@ MISSING_PLUGIN = [{"path": "/usr/lib/slurm/x.so", "bytes": 0, "need": "required"
             "older than the instance: /etc/machine-id",
         ),
         ("storage.nvme_scratch", {"nvme": disks({"model": None}, {"disks": []})}, {}, "no disk on nvme1"),
+        (
+            "host.c_states",
+            {"pci": on_bus(), "cpus": {"idle_states": [{"name": "C6", "latency_us": 190, "disabled": False}]}},
+            {},
+            "enabled: C6 (190 µs to wake)",
+        ),
+        ("host.hugepages", {"memory": HUGE}, {}, "1000 GiB reserved and unused"),
+        ("host.d_state", {"processes": {"blocked": IN_D, "blocked_left_out": 0}}, {}, "b (pid 2)"),
+        ("host.d_state", {"processes": {"blocked": IN_D, "blocked_left_out": 0}}, {}, "a process (pid 3, 900 s in nv"),
+        ("storage.lustre_clients", MANY_MOUNTS, {}, "osc is DISCONN"),
+        ("network.nccl_transport", TWO_LOGS, {"expect": {"efa": 32}}, "NCCL used EFA with 16 of 32 devices"),
+        ("neuron.device_count", NEURON, {"instance_type": "trn2.48xlarge"}, "Neuron device 1 has 4 cores; expected 8"),
         ("network.efa_count", {"rdma": {"devices": uverbs(31)}}, {"expect": {"efa": 32}}, "31 EFA devices"),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value and " " not in value else "",

@@ -16,9 +16,10 @@ from clusterproof.plugins.evidence.aws.facts_account import (
     subnets_used,
     table_of,
 )
+from clusterproof.plugins.evidence.aws.facts_ec2 import SecurityGroup, Subnet
 from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodNode
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import known
+from clusterproof.plugins.evidence.field import each, known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
@@ -40,13 +41,15 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Add the rule in the missing direction: all traffic, with the group itself as its source
     or destination.
     """
-    bad = [
-        f"{group.id} does not allow traffic with itself {' and '.join(group.missing_directions)}"
-        + (", though all may leave to everywhere" if group.is_open_outward else "")
-        for group in efa_security_groups(cluster)
-        if group.missing_directions
-    ]
-    assert not bad, f"{listed(bad)}; expected a rule for all traffic of the group with itself, in and out"
+    bad = [*filter(None, each(efa_security_groups(cluster), _closed))]
+    fail_if(bad, f"{listed(bad)}; expected a rule for all traffic of the group with itself, in and out")
+
+
+def _closed(group: SecurityGroup) -> str:
+    """What a security group does not allow; empty if it allows all traffic with itself."""
+    outward = ", though all may leave to everywhere" if group.is_open_outward else ""
+    ways = " and ".join(group.missing_directions)
+    return f"{group.id} does not allow traffic with itself {ways}{outward}" if ways else ""
 
 
 @mark.hyperpod_node_debugger("B")
@@ -62,18 +65,16 @@ def test_subnet_private(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Use subnets whose default route leads to a NAT gateway and that assign no public
     addresses.
     """
-    bad = list(_public(cluster))
-    if bad:
-        concern(f"{listed(bad)}; expected private subnets")
+    bad = [*filter(None, (_public(subnet, cluster) for subnet in subnets_used(cluster)))]
+    concern_if(bad, f"{listed(bad)}; expected private subnets")
 
 
-def _public(cluster: ClusterFacts) -> Iterator[str]:
-    for subnet in subnets_used(cluster):
-        is_open = table_of(subnet, cluster.route_tables).leads_to_internet
-        ways = ["routes to an internet gateway"] if is_open else []
-        ways += ["gives every instance a public address"] if subnet.is_giving_public_addresses else []
-        if ways:
-            yield f"{subnet.id} {' and '.join(ways)}"
+def _public(subnet: Subnet, cluster: ClusterFacts) -> str:
+    """How a subnet is public, as far as that is known; empty if it is not."""
+    is_open = known(lambda: table_of(subnet, cluster.route_tables).leads_to_internet, False)
+    ways = ["routes to an internet gateway"] if is_open else []
+    ways += ["gives every instance a public address"] if known(lambda: subnet.is_giving_public_addresses, False) else []
+    return f"{subnet.id} {' and '.join(ways)}" if ways else ""
 
 
 @mark.hyperpod_node_debugger("B")

@@ -75,6 +75,11 @@ def _nics(node: Node) -> list[PciDevice]:
     return nics
 
 
+def _known_nics(node: Node) -> list[PciDevice]:
+    """The same, for a comparison: what is unknown of other devices is a finding of their own node."""
+    return [device for device in node.pci_devices if readings(device, "is_nic")[0].get("is_nic")]
+
+
 def _is_meant(node: Node, nic: PciDevice) -> bool:
     """Whether a link that could be better is no fault: it is as on most nodes, suspended, or an emulated port's."""
     usual = usual_of(node, LINKS, _links, f"PCIe link of {nic.address}")
@@ -101,11 +106,11 @@ LINKS = "PCIe links of network devices"
 
 
 def _links(node: Node) -> Values:
-    nics = [device for device in node.pci_devices if device.is_nic]
+    nics = _known_nics(node)
     return {f"PCIe link of {nic.address}": str(link) if (link := nic.link) and link.is_whole else None for nic in nics}
 
 
 def _numa(node: Node) -> Values:
     """By address; None if it is unknown."""
-    reported = [(nic.address, readings(nic, "numa")[0]) for nic in node.pci_devices if nic.is_nic]
+    reported = [(nic.address, readings(nic, "numa")[0]) for nic in _known_nics(node)]
     return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in reported}
