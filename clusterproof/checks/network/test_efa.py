@@ -53,8 +53,9 @@ def test_efa_count(node: Node) -> None:
     if count < due and (uptime_s := known(lambda: node.boot.uptime_s, settled_s)) < settled_s:
         incomplete(f"{count} EFA devices, {uptime_s:.0f} s after boot; expected {due}")
     on_bus = known(lambda: sum(device.is_efa for device in node.pci_devices), None)
-    seen = f"{count} EFA devices, {'an unknown number' if on_bus is None else on_bus} on the PCI bus"
-    fail_if(count < due, f"{seen}; expected {due}{_as_others(node, on_bus)}")
+    there = "an unknown number" if on_bus is None else on_bus
+    message = f"{count} EFA devices, {there} on the PCI bus; expected {due}{_as_others(node, on_bus)}"
+    fail_if(count < due, message)
     if count < due:
         return
     most = _most(node)
