@@ -52,8 +52,20 @@ def uverbs(count: int) -> list[dict[str, Any]]:
     return [{"name": f"rdmap{at}s0", "vendor": "1d0f", "device": "efa2", "ports": []} for at in range(count)]
 
 
-NARROW_NIC = {"vendor": "15b3", "class": "020700", "device": "1021", "width": 8, "width_max": 16, "port_width_max": 16}
-NIC_LINK = {"speed": "32.0 GT/s PCIe", "speed_max": "32.0 GT/s PCIe", "port_speed_max": "32.0 GT/s PCIe", "power": ""}
+NARROW_NIC: dict[str, Any] = {
+    "vendor": "15b3",
+    "class": "020700",
+    "device": "1021",
+    "width": 8,
+    "width_max": 16,
+    "port_width_max": 16,
+}
+NIC_LINK: dict[str, Any] = {
+    "speed": "32.0 GT/s PCIe",
+    "speed_max": "32.0 GT/s PCIe",
+    "port_speed_max": "32.0 GT/s PCIe",
+    "power": "",
+}
 SWITCH = {"address": "0000:dc:00.0", "vendor": "10de", "device": "22a3", "class": "068000", "driver": ""}
 NO_DRIVER = {"init": "DRIVER_NOT_LOADED", "init_s": 0.1, "driver": None, "count": 0, "gpus": []}
 GONE = [gpu(0, pci="0000:53:00.0"), gpu(1, pci="0000:54:00.0"), gpu(2, pci="0000:aa:00.0")]

@@ -38,7 +38,7 @@ def test_the_log_has_failures_first_and_says_how_many_findings_it_leaves_out(
 ) -> None:
     gaps = [CheckFinding(f"host.check_{number}", "incomplete", "unread") for number in range(MAX_LOGGED)]
     findings = (*gaps, CheckFinding("host.swap", "concern", "swap"), LOST)
-    call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), State(tmp_path), Log("test", ""))
+    call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
     call.log_run(CheckRun("boot", 100.0, 0.4, 47, findings, None, None))
     lines = capsys.readouterr().err.splitlines()
     assert lines[1].startswith("clusterproof: test: fail: gpu.gpu_answers: ")
