@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case import pods
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
@@ -37,6 +38,14 @@ def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
     long = ("x" * 4095 + "\n") * ((HEAD_BYTES + TAIL_BYTES) // 4096)
     missing = collect(written(tmp_path, {"rank_0.log": f"{long}x", "whole.log": long})).missing
     assert [gap for gap in missing if "MiB" in gap] == ["rank_0.log: all between its first 2 MiB and its last 6 MiB"]
+
+
+def test_objects_of_kubernetes_that_are_too_many_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "MAX_ITEMS", 3)
+    items = [{"kind": "Pod", "metadata": {"name": f"worker-{number}"}, "status": {}} for number in range(5)]
+    whole, most = (json.dumps({"kind": "List", "items": items[:count]}) for count in (5, 3))
+    missing = collect(written(tmp_path, {"pods.json": whole, "few.json": most})).missing
+    assert [one for one in missing if "objects" in one] == ["pods.json: all but its first 3 objects"]
 
 
 @pytest.mark.parametrize(

@@ -273,3 +273,11 @@ def test_that_nothing_confines_a_gate_is_said_and_that_it_is_unknown(answer: Exc
     ).lines
     about = [line for line in lines if line.startswith((UNTRIED, UNCONFINED))]
     assert [line[: len(words)] for line in about] == ([words] if words else [])
+
+
+def test_concerns_that_a_condition_has_no_room_for_are_counted() -> None:
+    concerns = [result(f"host.check_{number}", CONCERN) for number in range(30)]
+    message = health_of([result("gpu.no_xid", PASS), *concerns]).message
+    assert message.startswith("31 checks found no fault; concerns: host.check_0, host.check_1, ")
+    assert re.search(r"host\.check_\d+ and \d+ more$", message)
+    assert len(message) <= MAX_MESSAGE

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.faults.captured_fault import CapturedFault
-from tests.laws import cut, order, pairs, removal
+from tests.laws import cut, halves, order, pairs, removal
 from tests.laws.cases import Case, case_of
 from tests.laws.losses import Loss, Tried, together, write, wrong
 from tests.laws.options import LAWS, Options, options_of
 from tests.laws.probing import evidence_of
 
 WORKERS = os.cpu_count() or 1
+ONE_BY_ONE = {"removal": removal, "order": order, "halves": halves}  # the laws of one fault
 CASES: list[Case] = []  # also in the workers, which are forked
 PLAIN: list[Case] = []  # the cases that are tried in pairs
 
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         _say(line)
     if options.tsv:
         write(options.tsv, hidden)
-    removals, of_pairs, orders, cuts = (tried.get(name, Tried(0)) for name in LAWS)
+    removals, of_pairs, orders, cuts, halved = (tried.get(name, Tried(0)) for name in LAWS)
     document = {
         "faults": len(CASES),
         "removals": removals.count,
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         "otherwise": orders.trials(orders.hidden()),
         "cuts": cuts.count,
         "called_fit": cuts.trials(cuts.hidden()),
+        "halves": halved.count,
+        "halves_hidden": halved.trials(halved.hidden()),
     }
     _say(json.dumps(document))
     return 1 if hidden or problems else 0
@@ -72,7 +75,7 @@ def _on_one(law: str, number: int, checks: tuple[str, ...]) -> Tried:
         return cut.tried(cut.every_cut()[number::WORKERS])
     if law == "pairs":
         return pairs.tried(PLAIN[number], PLAIN[number + 1 :], checks)
-    return (removal if law == "removal" else order).tried(CASES[number], checks)
+    return ONE_BY_ONE[law].tried(CASES[number], checks)
 
 
 def _in_words(loss: Loss) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog.needs import needs
 from clusterproof.plugins.core.result import Finding
-from tests.laws import taken
+from tests.laws import counted, taken
 from tests.laws.findings import in_line
 
 COLUMNS = ("check", "fault", "beside", "finding", "instead")
@@ -67,9 +67,15 @@ def write(path: Path, losses: Iterable[Loss]) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-FLOORS = {"removal": 12_000, "pairs": 45_000, "order": 1_800, "cut": 50}  # minimum number of trials of a whole run
+FLOORS = {
+    "removal": 12_000,
+    "pairs": 45_000,
+    "order": 1_800,
+    "cut": 50,
+    "halves": 30_000,
+}  # minimum number of trials of a whole run
 MAX_NEEDED = 0.05
-ROWS = {"removal": needs(), "pairs": taken.ROWS}
+ROWS = {"removal": needs(), "pairs": taken.ROWS, "halves": counted.ROWS}
 
 
 def wrong(tried: Mapping[str, Tried], is_whole: bool) -> Iterator[str]:

@@ -14,7 +14,7 @@ from tests.faults import ALL_FAULTS
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 
-LAWS = ("removal", "pairs", "order", "cut")
+LAWS = ("removal", "pairs", "order", "cut", "halves")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tests.builders.recordings import boot, gpu, node, nvml
 from tests.faults import FAULTS, captured
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
-from tests.laws import cut, order, pairs, removal
+from tests.laws import cut, halves, order, pairs, removal
 from tests.laws.cases import Case, case_of
 from tests.laws.findings import is_said
 from tests.laws.losses import Loss, Tried, together, wrong
@@ -122,6 +122,24 @@ def test_each_change_of_order_or_name_changes_the_evidence(change: Callable[[Nod
     assert repr(change(evidence)) != repr(evidence)
 
 
+def test_half_of_a_list_is_taken_away_and_the_entry_with_the_fault_stays() -> None:
+    case = Case("errors", with_errors(14), HEALTHY, ("gpu.no_uncorrected_ecc",))
+    found = {halved.what: value(halved.evidence, "nvml", "gpus") for halved in halves.halves(case, case.checks[0])}
+    assert [one["index"] for one in found["the first half of nvml.gpus"]] == [1, 2]
+    assert [one["index"] for one in found["the second half of nvml.gpus"]] == [0, 1]
+    lacking = found["the first half of nvml.gpus[].ecc_uncorrected_dram"]
+    assert [one.get("ecc_uncorrected_dram") for one in lacking] == [None, 14, 0]
+
+
+def test_a_finding_that_half_of_a_list_hides_is_a_loss() -> None:
+    case = Case("errors", with_errors(14), HEALTHY, ("gpu.no_uncorrected_ecc",))
+    assert halves.tried(case, case.checks).hidden() == []
+    case.named["gpu.no_uncorrected_ecc"].append(Finding(Verdict.FAIL, "the mean of eight GPUs; expected less"))
+    assert {loss.finding for loss in halves.tried(case, case.checks).hidden()} == {
+        "fail the mean of eight GPUs; expected less"
+    }
+
+
 def test_the_law_of_removal_counts_what_rows_explain_apart_from_what_is_hidden() -> None:
     losses = [Loss("gpu.a", "lost", f"key {number}", "seen", "pass", reason) for number, reason in enumerate(("", "r"))]
     total = together([Tried(5, tuple(losses[:1])), Tried(7, tuple(losses[1:]))])
@@ -199,6 +217,14 @@ def test_no_removal_from_a_sample_of_faults_hides_one(sample: list[Case]) -> Non
     total = together(removal.tried(case, node_checks()) for case in sample)
     assert total.hidden() == []
     assert total.count > 20 * len(sample)
+
+
+@needs_nodes
+@pytest.mark.long
+def test_no_half_of_a_list_that_is_missing_from_a_sample_of_faults_hides_one(sample: list[Case]) -> None:
+    found = together(halves.tried(case, node_checks()) for case in sample)
+    assert found.hidden() == []
+    assert found.count > 20 * len(sample)
 
 
 @needs_nodes

@@ -42,7 +42,22 @@ def test_what_a_node_says_stays_in_its_line(word: str) -> None:
 
 def test_there_are_as_many_as_github_shows() -> None:
     results = [result(f"gpu.check_{number}", "gpu001", Verdict.FAIL, "ill") for number in range(MAX_EACH + 5)]
-    assert len(list(annotation_lines(results, CATALOG))) == MAX_EACH
+    lines = list(annotation_lines(results, CATALOG))
+    assert len(lines) == MAX_EACH
+    assert lines[-1] == "::error title=clusterproof::6 more checks fail; the summary has all"
+
+
+def test_observations_that_an_annotation_leaves_out_are_counted() -> None:
+    results = [result("gpu.ecc", f"gpu{number:03}", Verdict.CONCERN, f"{number} errors") for number in range(13)]
+    (line,) = annotation_lines(results, CATALOG)
+    assert "gpu009: 9 errors%0A… and 3 more%0Ado: " in line
+
+
+def test_as_many_checks_as_there_is_room_for_are_all_shown() -> None:
+    results = [result(f"gpu.check_{number}", "gpu001", Verdict.CONCERN, "ill") for number in range(MAX_EACH)]
+    lines = list(annotation_lines(results, CATALOG))
+    assert [line.split()[0] for line in lines] == ["::warning"] * MAX_EACH
+    assert "more" not in lines[-1]
 
 
 @pytest.mark.parametrize(("variable", "count"), [("true", 10), ("", 0)])

@@ -32,7 +32,7 @@ WRONG = (
     ("furnished", "usage: scripts/furnished COMMAND..."),
     ("generate manpage", "manpage; expected nothing, needs, manifests or demo"),
     ("generate messages needs", "messages needs; expected nothing, needs, manifests or demo"),
-    ("laws --law remval", "'remval' is no law (did you mean removal?); there are removal, pairs, order, cut"),
+    ("laws --law remval", "'remval' is no law (did you mean removal?); there are removal, pairs, order, cut, halves"),
     ("laws --fault losd", "no fault's name has 'losd'"),
     ("laws --check gpu.no_xidd", "(did you mean gpu.no_xid?)"),
     ("lint ruff", "ruff; expected nothing"),

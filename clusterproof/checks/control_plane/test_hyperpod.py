@@ -16,12 +16,15 @@ from clusterproof.plugins.evidence.aws.facts_account import (
     subnets_used,
     table_of,
 )
+from clusterproof.plugins.evidence.aws.facts_ec2 import SecurityGroup, Subnet
 from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodNode
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import known
+from clusterproof.plugins.evidence.field import each, known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
+MAX_NODES = 20  # in words
+MAX_VALUES = 5  # of a group in words
 MAX_MESSAGE = 200  # characters of what SageMaker says of a node
 
 
@@ -38,13 +41,15 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Add the rule in the missing direction: all traffic, with the group itself as its source
     or destination.
     """
-    bad = [
-        f"{group.id} does not allow traffic with itself {' and '.join(group.missing_directions)}"
-        + (", though all may leave to everywhere" if group.is_open_outward else "")
-        for group in efa_security_groups(cluster)
-        if group.missing_directions
-    ]
-    assert not bad, f"{listed(bad)}; expected a rule for all traffic of the group with itself, in and out"
+    bad = [*filter(None, each(efa_security_groups(cluster), _closed))]
+    fail_if(bad, f"{listed(bad)}; expected a rule for all traffic of the group with itself, in and out")
+
+
+def _closed(group: SecurityGroup) -> str:
+    """What a security group does not allow; empty if it allows all traffic with itself."""
+    outward = ", though all may leave to everywhere" if group.is_open_outward else ""
+    ways = " and ".join(group.missing_directions)
+    return f"{group.id} does not allow traffic with itself {ways}{outward}" if ways else ""
 
 
 @mark.hyperpod_node_debugger("B")
@@ -60,18 +65,16 @@ def test_subnet_private(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Use subnets whose default route leads to a NAT gateway and that assign no public
     addresses.
     """
-    bad = list(_public(cluster))
-    if bad:
-        concern(f"{listed(bad)}; expected private subnets")
+    bad = [*filter(None, (_public(subnet, cluster) for subnet in subnets_used(cluster)))]
+    concern_if(bad, f"{listed(bad)}; expected private subnets")
 
 
-def _public(cluster: ClusterFacts) -> Iterator[str]:
-    for subnet in subnets_used(cluster):
-        is_open = table_of(subnet, cluster.route_tables).leads_to_internet
-        ways = ["routes to an internet gateway"] if is_open else []
-        ways += ["gives every instance a public address"] if subnet.is_giving_public_addresses else []
-        if ways:
-            yield f"{subnet.id} {' and '.join(ways)}"
+def _public(subnet: Subnet, cluster: ClusterFacts) -> str:
+    """How a subnet is public, as far as that is known; empty if it is not."""
+    is_open = known(lambda: table_of(subnet, cluster.route_tables).leads_to_internet, False)
+    ways = ["routes to an internet gateway"] if is_open else []
+    ways += ["gives every instance a public address"] if known(lambda: subnet.is_giving_public_addresses, False) else []
+    return f"{subnet.id} {' and '.join(ways)}" if ways else ""
 
 
 @mark.hyperpod_node_debugger("B")
@@ -147,7 +150,8 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
     with part:
         every = cluster.hyperpod_nodes
         ill = [in_words(node) for node in every if node.status != "Running"]
-        fail_if(ill, f"{', '.join(ill[:20])}; expected every node Running")
+        more = f" and {len(ill) - MAX_NODES} more" if len(ill) > MAX_NODES else ""
+        fail_if(ill, f"{', '.join(ill[:MAX_NODES])}{more}; expected every node Running")
     groups = cluster.hyperpod.groups
     short = [f"{group.name} has {group.current} of {group.target}" for group in groups if group.current != group.target]
     fail_if(short, f"{', '.join(short)}; expected every group complete")
@@ -244,5 +248,6 @@ def _unlike(data: Iterable[tuple[str, object]]) -> Iterator[str]:
         groups.setdefault(group, Counter())[str(value)] += 1
     for group, counts in groups.items():
         if len(counts) > 1:
-            have = " and ".join(f"{count} of {value}" for value, count in counts.most_common(5))
-            yield f"{group or 'the nodes'}: {have}"
+            have = " and ".join(f"{count} of {value}" for value, count in counts.most_common(MAX_VALUES))
+            more = f" and {len(counts) - MAX_VALUES} more" if len(counts) > MAX_VALUES else ""
+            yield f"{group or 'the nodes'}: {have}{more}"

@@ -30,6 +30,7 @@ CONDITION_OF = {  # by what stands in a taint behind OF_CONDITIONS
     "pid-pressure": "PIDPressure",
     "network-unavailable": "NetworkUnavailable",
 }
+MAX_VERSIONS = 4  # of a program in a group in words
 VERSIONS = {"kubelet": "kubelet", "runtime": "container runtime", "os": "OS image", "kernel": "kernel"}
 
 
@@ -165,7 +166,8 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
                 listed.setdefault((member.node.target.group, program), Counter())[str(info[key])] += 1
     mixed = [
         f"{group or 'the nodes'}: {program} "
-        f"{' and '.join(f'{version} on {count}' for version, count in counts.most_common(4))}"
+        f"{' and '.join(f'{version} on {count}' for version, count in counts.most_common(MAX_VERSIONS))}"
+        f"{f' and {len(counts) - MAX_VERSIONS} more' if len(counts) > MAX_VERSIONS else ''}"
         for (group, program), counts in listed.items()
         if len(counts) > 1
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
 from clusterproof.plugins.core.marks import mark
@@ -19,8 +19,14 @@ from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 pytestmark = [mark.control_plane, mark.preflight]
 
 MOST = 10  # pods or claims in words
+CONTAINERS = 2  # of a pod
 ROOM = ("memory", "host")  # what lies at /dev/shm where it is as large as memory
 PODS_OF_NODE = "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE"
+
+
+def _first(words: Sequence[str]) -> str:
+    """The first of these pods, claims or processes, and how many more there are."""
+    return ", ".join(words[:MOST]) + (f", and {len(words) - MOST} more" if len(words) > MOST else "")
 
 
 @mark.hyperpod_node_debugger("M")
@@ -56,7 +62,9 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
         if row is None or pod.is_ready or pod.deleted:
             continue
         if pod.age_s > settle_s or any(container.reason in STUCK for container in pod.unready):
-            why = ", ".join(container.description for container in pod.unready[:2]) or f"{pod.phase}, not ready"
+            shown = [container.description for container in pod.unready[:CONTAINERS]]
+            more = f" and {len(pod.unready) - CONTAINERS} more" if len(pod.unready) > CONTAINERS else ""
+            why = ", ".join(shown) + more or f"{pod.phase}, not ready"
             yield row, f"{pod.name}, which {row.purpose}: {why}"
 
 
@@ -97,8 +105,7 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
             f"{pod.name} has been pending for {duration_text(pod.age_s)}: {pod.waits_for or 'no reason given'}"
             for pod in late
         ]
-        more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
-        concern(f"{', '.join(seen[:MOST])}{more}; expected pods that start within {allowed_s / 60:g} min")
+        concern(f"{_first(seen)}; expected pods that start within {allowed_s / 60:g} min")
 
 
 @mark.hyperpod_node_debugger("I")
@@ -118,7 +125,7 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     seen = [
         f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late
     ]
-    fail_if(seen, f"{', '.join(seen[:MOST])}; expected pods that terminate")
+    fail_if(seen, f"{_first(seen)}; expected pods that terminate")
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])
     held = [holder for holders in of_gpus for holder in holders]
     nvml = k8s_node.node.nvml
@@ -127,10 +134,10 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
         for label, process in held
         if not (_is_of_a_pod(process) or process.serves_jobs(nvml))
     ]
-    fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected only pods to use GPUs")
+    fail_if(outside, f"{_first(outside)} belongs to no pod; expected only pods to use GPUs")
     pods_by_uid = {pod.uid: pod for pod in pods}
     odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, pods_by_uid)]
-    concern_if(odd, f"{', '.join(odd[:MOST])}; expected only pods that request GPUs")
+    concern_if(odd, f"{_first(odd)}; expected only pods that request GPUs")
 
 
 def _odd(label: str, process: GpuProcess, pods_by_uid: dict[str, KubernetesPod]) -> Iterator[str]:
@@ -167,8 +174,7 @@ def test_k8s_pod_shm(cluster: ClusterFacts) -> None:
         if pod.node in names and pod.most_gpus > most and pod.shm not in ROOM
     ]
     if bad:
-        more = f", and {len(bad) - MOST} more" if len(bad) > MOST else ""
-        concern(f"{', '.join(bad[:MOST])}{more}; expected memory at /dev/shm of a container with several GPUs")
+        concern(f"{_first(bad)}; expected memory at /dev/shm of a container with several GPUs")
 
 
 @mark.hyperpod_node_debugger("M")
@@ -195,11 +201,11 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     settle_minutes = cluster.threshold("kubernetes.settle_minutes")
     if (missing or wanted) and _age_s(k8s_node, cluster) < settle_minutes * 60:
         incomplete(
-            f"no CSI driver {', '.join([*missing, *wanted][:MOST])} yet; the node, or a driver's pod on it, is new: "
+            f"no CSI driver {_first([*missing, *wanted])} yet; the node, or a driver's pod on it, is new: "
             f"expected within {settle_minutes:g} min"
         )
     fail_if(missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered")
-    message = f"no CSI driver {', '.join(wanted[:MOST])}; expected the drivers of its pods' volumes registered"
+    message = f"no CSI driver {_first(wanted)}; expected the drivers of its pods' volumes registered"
     concern_if(wanted, message)
     if not own and not of_group:
         not_applicable("no CSI driver has registered with a node of its group")
@@ -244,8 +250,7 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
         if min(pod.age_s, storage.age_s(claim, pod.asked_at)) > allowed_s and (why := storage.why_unbound(claim))
     ]
     if late:
-        more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
-        concern(f"{', '.join(late[:MOST])}{more}; expected claims that have a volume within {allowed_s / 60:g} min")
+        concern(f"{_first(late)}; expected claims that have a volume within {allowed_s / 60:g} min")
 
 
 def _oldest(pods: list[KubernetesPod]) -> dict[str, KubernetesPod]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
@@ -99,7 +100,8 @@ def test_slurm_gres(cluster: ClusterFacts) -> None:
     seen = [f"{fold(names)} has {counts}" for counts, names in wrong.items()]
     fail_if(seen, f"{', '.join(seen)}; expected the same number")
     if unknown:
-        raise Incomplete(unknown[0], cause="the GPUs to expect are not known")
+        more = f"; and {number_of(len(unknown) - 1, 'more node')}" if len(unknown) > 1 else ""
+        raise Incomplete(unknown[0] + more, cause="the GPUs to expect are not known")
 
 
 @evidence("scontrol show topology; scontrol show config | grep Topology")

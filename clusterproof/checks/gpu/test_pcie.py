@@ -159,14 +159,18 @@ def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
 @collected_by()
 def _most_lanes(node: Node) -> int:
     """The most lanes of any GPU on the bus; 0 if none is shown."""
-    widths = [readings(gpu, "width")[0].get("width") or 0 for gpu in node.gpus_on_bus]
+    reported = [readings(device, "is_nvidia_gpu", "width")[0] for device in node.pci_devices]
+    widths = [reading.get("width") or 0 for reading in reported if reading.get("is_nvidia_gpu")]
     return max((width for width in widths if width <= MAX_LANES), default=0)
+
+
+OF_DRIVER = ("pcie_width", "pcie_width_max")  # by which gpu.pcie_link evaluates a link
 
 
 @collected_by()
 def _named_by_the_driver(node: Node) -> set[str]:
-    """The addresses of the GPUs whose driver reports how many lanes they have."""
+    """The addresses of the GPUs whose driver reports how many lanes they have, and how many they may have."""
     with suppress(Incomplete, NotApplicable):
-        named = [readings(gpu, "pci", "pcie_width")[0] for gpu in node.gpus]
-        return {pci_address(reading["pci"]) for reading in named if {"pci", "pcie_width"} <= reading.keys()}
+        named = [readings(gpu, "pci", *OF_DRIVER)[0] for gpu in node.gpus]
+        return {pci_address(reading["pci"]) for reading in named if {"pci", *OF_DRIVER} <= reading.keys()}
     return set()

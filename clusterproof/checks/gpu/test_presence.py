@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
@@ -93,9 +93,12 @@ def evaluate_by_bus(node: Node) -> None:
 def evaluate_on_bus(node: Node) -> None:
     """Fail for GPUs that the driver counts but the bus does not show; if it shows none, it is another machine's."""
     try:
-        on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
+        devices, gpus = node.pci_devices, node.gpus
     except (Incomplete, NotApplicable):
         return
+    on_bus = set(each(devices, lambda device: device.address))
+    if len(on_bus) < len(devices):
+        return  # which may be the GPU, as one without an address may be
     addresses = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
     gone = {label: address for label, address in addresses.items() if address and address not in on_bus}
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())

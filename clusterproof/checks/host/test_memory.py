@@ -165,7 +165,7 @@ def test_hugepages(node: Node) -> None:
     """
     memory = node.main_memory
     with part:
-        unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
+        unused_gib = sum(each(memory.huge_pages, lambda pages: pages.size_kib * pages.free)) / GIB_IN_KIB
         limit = node.threshold("memory.unused_huge_pages_percent")
         most_gib = memory.total_gib * limit / 100
         if unused_gib > most_gib:

@@ -151,7 +151,8 @@ def test_c_states(node: Node) -> None:
     Remedy (fix configuration): Boot with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the states at boot
     (cpupower idle-set -D 10).
     """
-    if not node.gpus_on_bus:
+    kinds = [*each(node.pci_devices, lambda device: device.is_nvidia_gpu)]
+    if not any(kinds):
         not_applicable("no GPU on this node waits for its CPUs")
     states = node.processors.idle_states
     if not states:

@@ -63,24 +63,31 @@ def test_d_state(node: Node) -> None:
     blocked = [
         process for process, waits in each(processes, lambda process: (process, process.waits_for)) if waits != USER
     ]
-    long = [process for process, s in each(blocked, lambda process: (process, process.blocked_s)) if (s or 0) > limit_s]
+    dated = [*each(blocked, lambda process: (process, process.blocked_s))]
+    long = [process for process, s in dated if (s or 0) > limit_s]
     hung = _waiting(process for process in long if process.waits_for in HUNG)
     more = known(lambda: node.blocked_alike, 0)
     alike = f", and {more} more like these" if more else ""
     fail_if(hung, f"in state D: {hung}{alike}; expected none for longer than {limit_s:.0f} s")
     others = _waiting(process for process in long if process.waits_for not in HUNG)
     concern_if(others, f"in state D, outside any known driver or file system: {others}; expected none")
-    with part:
-        undated = ", ".join(f"{p.name} (pid {p.pid})" for p in blocked if p.blocked_s is None and p.age_s > limit_s)
-        twice = "in state D in both samples; the kernel does not say for how long"
-        concern_if(undated, f"{twice}: {undated}; expected none")
+    ages = each((process for process, s in dated if s is None), lambda process: (process, process.age_s))
+    undated = ", ".join(f"{_name(process)} (pid {process.pid})" for process, age_s in ages if age_s > limit_s)
+    twice = "in state D in both samples; the kernel does not say for how long"
+    concern_if(undated, f"{twice}: {undated}; expected none")
     left_out = known(lambda: node.blocked_left_out, 0)
     if left_out:
         incomplete(f"in state D: {left_out} more that were not identified; expected none")
 
 
 def _waiting(processes: Iterable[BlockedProcess]) -> str:
-    return ", ".join(f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in processes)
+    return ", ".join(
+        f"{_name(p)} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in processes
+    )
+
+
+def _name(process: BlockedProcess) -> str:
+    return known(lambda: process.name, "a process")
 
 
 @mark.hyperpod_node_debugger("I")

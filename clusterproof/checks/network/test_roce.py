@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
@@ -59,7 +60,7 @@ def test_roce_settings(node: Node) -> None:
         lossy.setdefault(how, []).append(label)
     lossy.pop("", None)
     for how, labels in lossy.items():
-        concern_if(labels, f"{', '.join(labels[:8])}: {how}")
+        concern_if(labels, f"{listed(labels)}: {how}")
     unrouted = unrouted_rails(node, ports)
     seen = f"none of {len(unrouted)} ports ({', '.join(unrouted[:8])}) has a routable RoCE v2 GID"
     concern_if(unrouted, f"{seen}; expected an address on each rail, so that NCCL starts")

@@ -7,7 +7,7 @@ from collections import Counter
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differing, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
@@ -69,10 +69,15 @@ def test_nic_numa(node: Node) -> None:
 
 
 def _nics(node: Node) -> list[PciDevice]:
-    nics = [device for device in node.pci_devices if device.is_nic]
+    nics = [device for device, is_nic in each(node.pci_devices, lambda device: (device, device.is_nic)) if is_nic]
     if not nics:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     return nics
+
+
+def _known_nics(node: Node) -> list[PciDevice]:
+    """The same, for a comparison: what is unknown of other devices is a finding of their own node."""
+    return [device for device in node.pci_devices if readings(device, "is_nic")[0].get("is_nic")]
 
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:
@@ -101,11 +106,11 @@ LINKS = "PCIe links of network devices"
 
 
 def _links(node: Node) -> Values:
-    nics = [device for device in node.pci_devices if device.is_nic]
+    nics = _known_nics(node)
     return {f"PCIe link of {nic.address}": str(link) if (link := nic.link) and link.is_whole else None for nic in nics}
 
 
 def _numa(node: Node) -> Values:
     """By address; None if it is unknown."""
-    reported = [(nic.address, readings(nic, "numa")[0]) for nic in node.pci_devices if nic.is_nic]
+    reported = [(nic.address, readings(nic, "numa")[0]) for nic in _known_nics(node)]
     return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in reported}

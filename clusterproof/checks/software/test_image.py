@@ -31,7 +31,7 @@ def test_libraries_load(node: Node) -> None:
     Remedy (fix configuration): Reinstall what is missing (driver, libnccl2, EFA's installer), then run ldconfig.
     """
     libraries = node.software.libraries
-    due = libraries_due(node)
+    due = known(lambda: libraries_due(node), ())
     if not due and not any(libraries.values()):
         not_applicable("no GPU on this node")
     wrong = {name: fault for name, files in libraries.items() if (fault := broken(name, files))}
@@ -138,7 +138,8 @@ def baked_in(image: Image, window_s: float) -> str:
     if first_boot is None:
         return ""
     before = first_boot - window_s
-    baked = [file.label for file in image.identity if (looked_at(file, "written") or before) < before]
+    written = [(file.label, looked_at(file, "written")) for file in image.identity]
+    baked = [label for label, written_at in written if written_at is not None and written_at < before]
     return f"older than the instance: {', '.join(baked)}" if baked else ""
 
 
@@ -178,7 +179,8 @@ def test_container_runtime(node: Node) -> None:
     plugins, runtimes = known(lambda: image.plugins, ()), [name for name in RUNTIMES if name in programs]
     if not runtimes and not enroot and not plugins:
         not_applicable("no container runtime here")
-    wrong = [f"{' and '.join(runtimes)} without {name}" for name in toolkit_missing(node)] if runtimes else []
+    missing = known(lambda: toolkit_missing(node), []) if runtimes else []
+    wrong = [f"{' and '.join(runtimes)} without {name}" for name in missing]
     wrong += ["/etc/enroot without enroot"] if enroot and programs and "enroot" not in programs else []
     for plugin in plugins:
         with part:

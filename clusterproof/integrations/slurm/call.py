@@ -170,11 +170,16 @@ class Call:
             self.remember(self.job.record, record)
 
     def log_run(self, run: CheckRun) -> None:
-        """Log a run's findings."""
+        """Log a run's findings, failures first; of too many, how many more there are."""
         summary = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
         self.log(f"{run.checked} checks in {run.took_s:.2f} s: {summary}", INFO)
-        for finding in run.findings[:MAX_LOGGED]:
+        findings = [finding for word in LEVELS for finding in run.of(word)]
+        for finding in findings[:MAX_LOGGED]:
             self.log(f"{finding.verdict}: {finding.line}", LEVELS[finding.verdict])
+        left_out = [finding.verdict for finding in findings[MAX_LOGGED:]]
+        if left_out:
+            kinds = ", ".join(f"{left_out.count(word)} {word}" for word in LEVELS if word in left_out)
+            self.log(f"{len(left_out)} more findings, {kinds}", LEVELS[left_out[0]])
 
 
 def end(call: Call, drain: Drain | None) -> None:

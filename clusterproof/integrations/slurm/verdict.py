@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PREFIX = "clusterproof: "
 MAX_REASON = 240  # characters; sinfo shows them in one column
+MIN_NAMES = 80  # of these, for the names of further checks, however long the first finding is
 
 # Failures of these checks mean that something did not answer in time. If that time was cut short, they prove nothing.
 TIME_CHECKS = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
@@ -212,16 +213,27 @@ def is_of_others(finding: CheckFinding, job: Job) -> bool:
 
 
 def reason_of(findings: Iterable[CheckFinding], job: Job = NO_JOB) -> str:
-    """The reason for a drain: one line, with the first finding's evidence and the names of the others.
+    """The reason for a drain: one line, with the first finding's evidence, and the others' names or number.
 
     A job is named if one of its GPUs may be meant, never if only others' are. The text says whose epilog found it, not
     that the job ran: a job that another node refused had no processes here.
     """
     first, *others = findings
-    more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
+    names = list(dict.fromkeys(other.check for other in others if other.check != first.check))
     after = f" (epilog of {job.label})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
     max_length = MAX_REASON - len(PREFIX) - len(after)
-    return PREFIX + shortened(first.line + more, max_length) + after
+    more = _also(names, max(MIN_NAMES, max_length - len(first.line)))
+    return PREFIX + shortened(first.line, max_length - len(more)) + more + after
+
+
+def _also(names: list[str], most: int) -> str:
+    """`; also gpu.no_xid and 3 more`: the first of these names, and how many more there are."""
+    for shown in range(len(names), -1, -1):
+        left = [f"and {len(names) - shown} more"] if shown < len(names) else []
+        more = " ".join(([f"; also {', '.join(names[:shown])}"] if shown else [";"]) + left)
+        if len(more) <= most:
+            return shortened(more, most) if names else ""
+    return ""
 
 
 def shortened(text: str, most: int) -> str:

@@ -205,13 +205,17 @@ def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) ->
     Missing evidence of a node is reported once per cause; findings once per check.
     """
     others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
-    beside: dict[tuple[str, str], str] = {}
+    beside: dict[tuple[str, str], tuple[int, str]] = {}
     for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
         message = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
         is_gap = part.verdict is Verdict.INCOMPLETE or part.is_of_unreachable
-        beside.setdefault((part.node, (is_gap and part.cause) or message), f"{part.node}: {message}")
-    more = [f"{len(beside) - MAX_BESIDE} more"] if len(beside) > MAX_BESIDE else []
-    return (*[*beside.values()][:MAX_BESIDE], *more)
+        beside.setdefault(
+            (part.node, (is_gap and part.cause) or message), (part.verdict.rank, f"{part.node}: {message}")
+        )
+    if len(beside) <= MAX_BESIDE:
+        return tuple(words for _, words in beside.values())
+    worst_first = sorted(beside.values(), key=lambda row: row[0])
+    return (*(words for _, words in worst_first[:MAX_BESIDE]), f"{len(beside) - MAX_BESIDE} more")
 
 
 def _is_of(result: Result, node: str) -> bool:

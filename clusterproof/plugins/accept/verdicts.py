@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
-from clusterproof.plugins.accept import NodeRun
+from clusterproof.plugins.accept import Failure, NodeRun
 from clusterproof.plugins.accept.plan import SPEED
 from clusterproof.plugins.accept.sequential import Decision
 from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
@@ -80,9 +80,21 @@ def outcome(
 
 
 def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
-    """The failures of a node, with the folders of the evidence."""
-    failures = state.failures.get(node, [])[:MAX_REASONS]
-    return tuple(f"{failure.check}: {failure.words} ({failure.folder})" for failure in failures)
+    """The failures of a node, those that reject it first, with the folders of the evidence."""
+    failures = sorted(state.failures.get(node, []), key=lambda failure: not _is_of_hardware(failure, state))
+    return _counted([f"{failure.check}: {failure.words} ({failure.folder})" for failure in failures])
+
+
+def _is_of_hardware(failure: Failure, state: AcceptanceState) -> bool:
+    """Whether a failure rejects its node: it asks for other hardware or a reset, or was found under load."""
+    under_load = {stage.name for stage in state.plan.stages if stage.is_load}
+    return failure.action in HARDWARE_ACTIONS or failure.stage in under_load
+
+
+def _counted(reasons: Sequence[str]) -> tuple[str, ...]:
+    """The first of these reasons, and how many more there are."""
+    more = [f"{len(reasons) - MAX_REASONS} more"] if len(reasons) > MAX_REASONS else []
+    return (*reasons[:MAX_REASONS], *more)
 
 
 def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
@@ -93,18 +105,17 @@ def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
 
 
 def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
-    concerns = tuple(dict.fromkeys(_last_messages(node, state, Verdict.CONCERN)))[:MAX_REASONS]
+    concerns = list(dict.fromkeys(_last_messages(node, state, Verdict.CONCERN)))
     failures = state.failures.get(node, [])
     if failures:
-        under_load = {stage.name for stage in state.plan.stages if stage.is_load}
-        is_of_hardware = any(failure.action in HARDWARE_ACTIONS or failure.stage in under_load for failure in failures)
+        is_of_hardware = any(_is_of_hardware(failure, state) for failure in failures)
         verdict = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
-        return NodeOutcome(node, verdict, failed(node, state), concerns)
+        return NodeOutcome(node, verdict, failed(node, state), _counted(concerns))
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))
     if missing:
-        return NodeOutcome(node, NodeVerdict.OPEN, missing[:MAX_REASONS], concerns)
-    in_some_runs = tuple(dict.fromkeys(_last_messages(node, state, Verdict.INCOMPLETE)))
-    return NodeOutcome(node, NodeVerdict.ACCEPTED, (), (*concerns, *in_some_runs)[:MAX_REASONS])
+        return NodeOutcome(node, NodeVerdict.OPEN, _counted(missing), _counted(concerns))
+    in_some_runs = dict.fromkeys(_last_messages(node, state, Verdict.INCOMPLETE))
+    return NodeOutcome(node, NodeVerdict.ACCEPTED, (), _counted([*concerns, *in_some_runs]))
 
 
 def _last_messages(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import (
@@ -162,9 +163,7 @@ class Reader:
         elif self._evidence(path, name, text):
             return
         elif of_kubernetes := pods.objects(text) if text.lstrip().startswith("{") else []:
-            for resource in of_kubernetes:
-                self.builder.take_object(resource, name, self.clock)
-            self.builder.count("file of Kubernetes")
+            self._objects(of_kubernetes, name)
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
         elif _SHARED_LOG.search(path.name):
@@ -175,6 +174,13 @@ class Reader:
             self.take_output(path, text)
         else:
             self._unknown(path, name)
+
+    def _objects(self, of_kubernetes: list[Mapping[str, Any]], name: str) -> None:
+        if len(of_kubernetes) > pods.MAX_ITEMS:
+            self.builder.lack(f"{name}: all but its first {pods.MAX_ITEMS:,} objects")
+        for resource in of_kubernetes[: pods.MAX_ITEMS]:
+            self.builder.take_object(resource, name, self.clock)
+        self.builder.count("file of Kubernetes")
 
     def _unknown(self, path: Path, name: str) -> None:
         """Handle a file of another format: for `--run`, or unknown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from clusterproof.plugins.case import Event, Job, Span, label, one_line
@@ -20,12 +21,12 @@ MAX_DEPTH = 2  # nesting depth of lists
 
 
 def objects(text: str) -> list[Mapping[str, Any]]:
-    """The objects in a file; empty if it is no such file."""
+    """The objects in a file, one more than MAX_ITEMS if it has more; empty if it is no such file."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return list(_flat(document, 0))[:MAX_ITEMS]
+    return list(islice(_flat(document, 0), MAX_ITEMS + 1))
 
 
 def _flat(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
@@ -33,7 +34,7 @@ def _flat(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         return
     items = value.get("items")
     if isinstance(items, list):
-        for item in items[:MAX_ITEMS]:
+        for item in items[: MAX_ITEMS + 1]:
             kind = str(value["kind"]).removesuffix("List")
             yield from _flat({"kind": kind, **item} if isinstance(item, dict) else item, depth + 1)
     else:

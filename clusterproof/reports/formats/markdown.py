@@ -175,17 +175,29 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
     if cut:
         yield f"::error title=clusterproof::{_escaped(cut.description, _IN_WORDS)}"
     for verdict, kind in _KINDS.items():
-        for finding in findings(results, verdict, catalog)[:MAX_EACH]:
+        found = findings(results, verdict, catalog)
+        room = MAX_EACH - bool(cut and verdict is Verdict.FAIL)
+        shown = len(found) if len(found) <= room else room - 1
+        for finding in found[:shown]:
             where = finding.where(within(finding.nodes, ANNOTATED_NODES))
             message = "\n".join(
                 [
-                    *finding.lines_within(ANNOTATION)[:MAX_EACH],
+                    *_first(finding.lines_within(ANNOTATION)),
                     f"do: {finding.first.remedy}",
                     f"check: {finding.first.check}",
                 ]
             )
             title = _escaped(f"{finding.first.title}: {where}", _IN_TITLE)
             yield f"::{kind} title={title}::{_escaped(message, _IN_WORDS)}"
+        if len(found) > shown:
+            what = "fail" if verdict is Verdict.FAIL else "have concerns"
+            yield f"::{kind} title=clusterproof::{len(found) - shown} more checks {what}; the summary has all"
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    """The first of these lines, and how many more there are."""
+    more = [f"… and {len(lines) - MAX_EACH} more"] if len(lines) > MAX_EACH else []
+    return [*lines[:MAX_EACH], *more]
 
 
 def _escaped(text: str, signs: Mapping[str, str]) -> str:

@@ -170,3 +170,22 @@ def test_a_captured_state_of_slurm_is_one_that_takes_jobs(
     slurm_node = {**healthy()["nodes"][0], "state": state, "gres": gres}
     evidence = node("gpu001", slurm_node={"nodes": [slurm_node]})
     expect(said("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, message)
+
+
+def test_a_public_subnet_is_named_beside_one_whose_route_table_is_unknown() -> None:
+    instances = [{"SubnetId": f"subnet-{name}"} for name in "ab"]
+    subnets = [{"SubnetId": f"subnet-{name}", "VpcId": f"vpc-{name}", "MapPublicIpOnLaunch": False} for name in "ab"]
+    table = {"RouteTableId": "rtb-b", "VpcId": "vpc-b", "main": True, "SubnetIds": [], "default": ["internet gateway"]}
+    collectors = {"instances": {"instances": instances}, "subnets": {"subnets": subnets}}
+    result = evaluated("subnet_private", P5, **collectors, route_tables={"tables": [table]})
+    expect(result, INCOMPLETE, "AWS reports no route table of subnet-a")
+    assert "subnet-b routes to an internet gateway; expected private subnets" in result.message
+
+
+def test_a_closed_security_group_is_named_beside_one_whose_rules_are_unknown() -> None:
+    instances = [{"SecurityGroupIds": ["sg-a", "sg-b"], "InstanceType": "p5.48xlarge", "hostname": "a"}]
+    groups = [{"GroupId": "sg-a", "inbound": None, "outbound": []}, {"GroupId": "sg-b", "inbound": [], "outbound": []}]
+    collectors = {"instances": {"instances": instances}, "security_groups": {"groups": groups}}
+    result = evaluated("security_group_self_reference", {"a": "p5.48xlarge"}, **collectors)
+    expect(result, FAIL, "sg-b does not allow traffic with itself inbound and outbound")
+    assert "sg-a: inbound was not reported" in result.message

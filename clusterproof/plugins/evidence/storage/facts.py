@@ -229,6 +229,11 @@ def _lustre_path(node: Node) -> str:
     except Incomplete:
         with part:
             raise
+    except NotApplicable:
+        if not node.mounts_left_out:
+            raise
+        with part:
+            raise Incomplete(f"{node.mounts_left_out} mounts were left out; whether one is Lustre is unknown") from None
     return ""
 
 

@@ -119,8 +119,9 @@ def health_of(results: Sequence[Result]) -> Health:
     proven = [result for result in results if result.verdict in PROVEN]
     if not proven:
         return Health(UNKNOWN, NOTHING, "no check applies to it; expected at least one that passes")
-    more = f"; concerns: {', '.join(result.check for result in gravest)}" if gravest else ""
-    return Health(TRUE, PASSED, bounded(f"{len(proven)} checks found no fault{more}"))
+    message = f"{len(proven)} checks found no fault"
+    names = list(dict.fromkeys(result.check for result in gravest))
+    return Health(TRUE, PASSED, message + _names_within(names, "; concerns: ", MAX_MESSAGE - len(message)))
 
 
 def reason_of(check: str) -> str:
@@ -140,15 +141,21 @@ def _message(results: Sequence[Result]) -> str:
     """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the other names always fit."""
     first, *others = results
     names = list(dict.fromkeys(other.check for other in others if other.check != first.check))
-    more = ""
-    for count in range(len(names), -1, -1):
-        left = f" and {len(names) - count} more" if count < len(names) else ""
-        more = f"; also {', '.join(names[:count])}{left}" if count else f";{left}" if left else ""
-        if len(more) <= MAX_MESSAGE // 3:
-            break
+    more = _names_within(names, "; also ", MAX_MESSAGE // 3)
     evidence = bounded(f"{first.check}: {first.message}")
     most = MAX_MESSAGE - len(more)
     return (evidence if len(evidence) <= most else f"{evidence[: most - 1]}…") + more
+
+
+def _names_within(names: Sequence[str], begin: str, most: int) -> str:
+    """`; also gpu.no_xid and 3 more`: the first of these names in so many characters, and how many more there are."""
+    words = ""
+    for count in range(len(names), -1, -1):
+        left = f" and {len(names) - count} more" if count < len(names) else ""
+        words = f"{begin}{', '.join(names[:count])}{left}" if count else f";{left}" if left else ""
+        if len(words) <= most:
+            break
+    return words
 
 
 def _gravity(result: Result) -> tuple[int, int, str]:

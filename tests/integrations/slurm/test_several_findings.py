@@ -1,0 +1,46 @@
+"""A node with several findings: its reason and its log name the worst, and say how many more there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clusterproof.integrations.slurm.call import MAX_LOGGED, Call
+from clusterproof.integrations.slurm.records import Log
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import MAX_REASON, NO_JOB, PREFIX, CheckFinding, CheckRun, reason_of
+
+LOST = CheckFinding("gpu.gpu_answers", "fail", ", ".join(f"GPU {number}: GPU_IS_LOST" for number in range(16)))
+
+
+@pytest.mark.parametrize(
+    ("others", "end"),
+    [
+        (["gpu.no_xid"], "…; also gpu.no_xid"),
+        (["gpu.no_xid", "gpu.no_xid", "gpu.gpu_answers"], "…; also gpu.no_xid"),
+        ([f"gpu.check_{number}" for number in range(20)], "gpu.check_3 and 16 more"),
+        (["x" * 300, "gpu.no_xid"], "…; and 2 more"),
+    ],
+    ids=["one", "one twice, and the same again", "many", "a name that is too long"],
+)
+def test_a_long_first_finding_leaves_room_in_the_reason_for_what_else_fails(others: Sequence[str], end: str) -> None:
+    reason = reason_of((LOST, *(CheckFinding(check, "fail", "") for check in others)))
+    assert reason.startswith(f"{PREFIX}gpu.gpu_answers: GPU 0: GPU_IS_LOST")
+    assert reason.endswith(end)
+    assert len(reason) <= MAX_REASON
+
+
+def test_the_log_has_failures_first_and_says_how_many_findings_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps = [CheckFinding(f"host.check_{number}", "incomplete", "unread") for number in range(MAX_LOGGED)]
+    findings = (*gaps, CheckFinding("host.swap", "concern", "swap"), LOST)
+    call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
+    call.log_run(CheckRun("boot", 100.0, 0.4, 47, findings, None, None))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].startswith("clusterproof: test: fail: gpu.gpu_answers: ")
+    assert lines[-1] == "clusterproof: test: 2 more findings, 1 incomplete, 1 concern"
+    assert len(lines) == 1 + MAX_LOGGED + 1
