@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from tests.accept.simulated import Nodes
-from tests.builders.evaluated import said as evaluated
+from tests.builders.evaluated import result_of as evaluated
 from tests.checks.perf.given import bus_of, copying
 
 ONE_FAR = (0, 0, 0, 1)  # the sockets of four GPUs, one apart

@@ -122,7 +122,7 @@ def acceptance(folder: Path, nodes: Nodes, text: str = STAGES, cluster: Cluster 
     return Acceptance(cluster, "ssh:n[1-8]", plan(folder, text, cluster), folder / "into", nodes.launch)
 
 
-def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
+def outcomes_of(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
     """The final verdict on each node."""
     made = acceptance(folder, nodes, SPEED + more, cluster_of(names))
     made.go_on((), lambda _words: None)

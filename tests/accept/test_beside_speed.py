@@ -16,7 +16,7 @@ from clusterproof.plugins.core.result import Finding, Result, grouped, with_find
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
 from tests.accept.simulated import Nodes, acceptance
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 
 FAIL, INCOMPLETE, CONCERN = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN
 WRONG = Finding(FAIL, "8 wrong values at 8589934592 bytes; expected 0", action="investigate")
@@ -138,7 +138,7 @@ def measured(name: str, tflops: float, fs_gb_per_s: float, busbw: float) -> Node
 @pytest.mark.parametrize("share", [0.7, 0.94, 1.0])
 def test_what_checks_say_of_nodes_beside_each_other_is_known_for_that(check: str, share: float, others: int) -> None:
     beside = [measured(f"n{number}", 700.0, 3.0, 470.0) for number in range(others)]
-    findings = said(
+    findings = result_of(
         check, measured("slow", 700.0 * share, 3.0 * share, 470.0 * share), *beside, occasion="perf"
     ).findings
     reworded = [finding.message for finding in findings if not is_of_comparison(finding.cause, "as you like")]

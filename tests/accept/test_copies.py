@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.accept.verdicts import NodeVerdict
 from clusterproof.plugins.core.evidence import NodeEvidence
-from tests.accept.simulated import Nodes, said, verdicts
+from tests.accept.simulated import Nodes, outcomes_of, verdicts
 from tests.checks.perf.given import FAR, NEAR, copying
 
 
@@ -32,7 +32,7 @@ class Copying(Nodes):
 def test_a_gpu_that_copies_slowly_is_found_wherever_it_is(
     slow: int | None, limit: str, far: float, tmp_path: Path
 ) -> None:
-    outcomes = said(tmp_path, Copying(far=far, slow={} if slow is None else {"n2": slow}), limit)
+    outcomes = outcomes_of(tmp_path, Copying(far=far, slow={} if slow is None else {"n2": slow}), limit)
     assert verdicts(outcomes) == ({} if slow is None else {"n2": NodeVerdict.REJECTED})
     if slow is not None:
         name = f"GPU {slow}, GPU to GPU by nvbandwidth{': ' if far == NEAR else ', others'}"

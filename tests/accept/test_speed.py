@@ -14,14 +14,14 @@ from clusterproof.plugins.accept.verdicts import NodeVerdict
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from tests.accept.judged import Judged, gpus
-from tests.accept.simulated import NAMES, Nodes, said, verdicts
+from tests.accept.simulated import NAMES, Nodes, outcomes_of, verdicts
 from tests.checks.perf.given import DISPLAY
 
 
 @pytest.mark.parametrize("slow", ["n2", "n5", "n8"])
 def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, _run: 0.8 if node == slow else 1.0)
-    outcomes = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n")
+    outcomes = outcomes_of(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n")
     assert verdicts(outcomes) == {slow: NodeVerdict.REJECTED}
     folder = outcomes[slow].reasons[0].rpartition("(")[2].rstrip(")")
     evidence = tmp_path / "into" / folder / "recording" / "nodes" / f"{slow}.json"
@@ -48,32 +48,32 @@ ALWAYS = tuple(range(1, 20))
 
 def test_a_node_that_was_measured_otherwise_leaves_nobody_else_open(tmp_path: Path) -> None:
     nodes = OtherProducts(other={"n3": ALWAYS})
-    outcomes = said(tmp_path, nodes)
+    outcomes = outcomes_of(tmp_path, nodes)
     assert verdicts(outcomes) == {"n3": NodeVerdict.OPEN}
     assert any("bfloat16" in reason and "not measured on it" in reason for reason in outcomes["n3"].reasons)
     assert set(nodes.measured.values()) == {3}, "nobody is loaded again for it"
 
 
 def test_what_was_measured_otherwise_once_is_nothing_to_wait_for(tmp_path: Path) -> None:
-    assert verdicts(said(tmp_path, OtherProducts(other={"n3": (2,)}))) == {}
+    assert verdicts(outcomes_of(tmp_path, OtherProducts(other={"n3": (2,)}))) == {}
 
 
 def test_two_halves_that_were_measured_otherwise_are_compared_each_by_itself(tmp_path: Path) -> None:
     nodes = OtherProducts(
         other=dict.fromkeys(NAMES[:4], ALWAYS), speed=lambda node, _run: 0.8 if node in ("n2", "n7") else 1.0
     )
-    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(("n2", "n7"), NodeVerdict.REJECTED)
+    assert verdicts(outcomes_of(tmp_path, nodes)) == dict.fromkeys(("n2", "n7"), NodeVerdict.REJECTED)
 
 
 def test_what_half_of_the_nodes_were_not_measured_by_at_all_they_still_need(tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, _run: 0.0 if node in NAMES[:3] else 1.0)
-    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(NAMES[:3], NodeVerdict.OPEN)
+    assert verdicts(outcomes_of(tmp_path, nodes)) == dict.fromkeys(NAMES[:3], NodeVerdict.OPEN)
 
 
 @pytest.mark.long
 def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
     nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.0 if uuid == "n3-5" else 1.0)
-    outcomes = said(tmp_path, nodes)
+    outcomes = outcomes_of(tmp_path, nodes)
     assert verdicts(outcomes) == {"n3": NodeVerdict.REJECTED}
     assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in outcomes["n3"].reasons[0]
 
@@ -85,7 +85,7 @@ def test_of_too_few_nodes_for_a_population_one_with_a_slow_gpu_is_rejected_as_th
 ) -> None:
     names = NAMES[:count]
     nodes = Judged(gpus=gpus(names), gpu_speed=lambda _node, uuid: 0.7 if uuid == "n1-5" else 1.0)
-    outcomes = said(tmp_path, nodes, floor, names)
+    outcomes = outcomes_of(tmp_path, nodes, floor, names)
     assert outcomes["n1"].said is NodeVerdict.REJECTED
     assert "GPU 5, bfloat16 products of 8192 × 8192: 490 TFLOP/s, 30 % below the best GPU" in outcomes["n1"].reasons[0]
     assert {outcomes[node].said for node in names[1:]} <= {NodeVerdict.ACCEPTED if floor else NodeVerdict.OPEN}
@@ -94,7 +94,7 @@ def test_of_too_few_nodes_for_a_population_one_with_a_slow_gpu_is_rejected_as_th
 @pytest.mark.parametrize("count", [1, 2])
 def test_of_few_nodes_with_one_gpu_a_floor_decides(count: int, tmp_path: Path) -> None:
     names = NAMES[:count]
-    assert verdicts(said(tmp_path, Judged(gpus=gpus(names, 1)), "[floors]\ngpu_gemm = 600\n", names)) == {}
+    assert verdicts(outcomes_of(tmp_path, Judged(gpus=gpus(names, 1)), "[floors]\ngpu_gemm = 600\n", names)) == {}
 
 
 MIXED = {  # PCI device ids of a node's GPUs, and each one's speed relative to the first
@@ -117,7 +117,7 @@ def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
         models=dict.fromkeys(NAMES, models),
         gpu_speed=lambda _node, uuid: own[uuid] * (0.8 if uuid == slow else 1.0),
     )
-    assert verdicts(said(tmp_path, nodes)) == ({"n2": NodeVerdict.REJECTED} if slow else {})
+    assert verdicts(outcomes_of(tmp_path, nodes)) == ({"n2": NodeVerdict.REJECTED} if slow else {})
 
 
 @dataclass
@@ -156,7 +156,7 @@ def test_what_too_few_nodes_measured_counts_as_the_check_says(limit: str, tmp_pa
         gpu_speed=lambda _node, uuid: 0.6 if uuid == "n1-5" else 1.0,
         without=dict.fromkeys(NAMES[2:], ALWAYS),
     )
-    outcomes = said(tmp_path, nodes, limit)
+    outcomes = outcomes_of(tmp_path, nodes, limit)
     assert verdicts(outcomes) == {"n1": NodeVerdict.REJECTED} | dict.fromkeys(NAMES[1:], NodeVerdict.OPEN)
     assert OF_NO_OTHER in outcomes["n1"].reasons[0]
 
@@ -169,7 +169,7 @@ def test_what_one_node_alone_has_counts_as_the_check_says_whatever_else_was_meas
         models=dict.fromkeys(NAMES, usual) | {"n2": [*usual, "2204", "2204"]},
         gpu_speed=lambda _node, uuid: 0.6 if uuid == "n2-7" else 1.0,
     )
-    outcomes = said(tmp_path, nodes)
+    outcomes = outcomes_of(tmp_path, nodes)
     assert verdicts(outcomes) == {"n2": NodeVerdict.REJECTED}
     assert "GPU 7, bfloat16 products of 8192 × 8192: 420 TFLOP/s, 40 % below" in outcomes["n2"].reasons[0]
 
@@ -180,7 +180,7 @@ def test_what_fails_once_beside_its_own_node_where_nobody_else_was_measured_is_s
         gpu_speed=lambda _node, uuid: 0.6 if uuid == "n1-5" else 1.0,
         without=dict.fromkeys(NAMES[1:], ALWAYS) | {"n1": (2, 3)},
     )
-    outcome = said(tmp_path, nodes)["n1"]
+    outcome = outcomes_of(tmp_path, nodes)["n1"]
     assert outcome.said is NodeVerdict.OPEN
     assert any(f"failed in 1 of 1 runs: {OF_NO_OTHER}" in reason for reason in outcome.reasons), outcome
 
@@ -188,7 +188,7 @@ def test_what_fails_once_beside_its_own_node_where_nobody_else_was_measured_is_s
 @pytest.mark.long
 def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) -> None:
     nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.8 if uuid == "n1-5" else 1.0)
-    outcomes = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
+    outcomes = outcomes_of(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
     assert verdicts(outcomes) == {"n1": NodeVerdict.OPEN}
     assert [reason for reason in outcomes["n1"].reasons if "80.0% of the usual" not in reason] == []
 
@@ -196,7 +196,7 @@ def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) ->
 @pytest.mark.long
 def test_nobody_is_loaded_again_for_what_too_few_nodes_measured(tmp_path: Path) -> None:
     nodes = OwnFolders(gpus=gpus(NAMES))
-    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(("n1", "n2"), NodeVerdict.OPEN)
+    assert verdicts(outcomes_of(tmp_path, nodes)) == dict.fromkeys(("n1", "n2"), NodeVerdict.OPEN)
     assert nodes.measured == dict.fromkeys(NAMES, 3)
 
 
@@ -212,5 +212,5 @@ def test_after_a_run_of_healthy_nodes_no_other_node_is_looked_at(
 
     monkeypatch.setattr(AcceptanceState, "_failed", looking)
     nodes = Nodes()
-    said(tmp_path, nodes, "[limits]\nnodes_at_once = 2\n")
+    outcomes_of(tmp_path, nodes, "[limits]\nnodes_at_once = 2\n")
     assert len(looked_at) == sum(len(of_run) for _, of_run in nodes.runs)

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.accept.verdicts import NodeVerdict
 from tests.accept.judged import ONE_FAR, Copying, Judged, gpus
-from tests.accept.simulated import NAMES, said, verdicts
+from tests.accept.simulated import NAMES, outcomes_of, verdicts
 from tests.checks.perf.given import NEAR
 
 HOST = (62, 55, 55, 55)  # GB/s from the host to each GPU
@@ -39,7 +39,7 @@ ALIKE = {"sockets": (0,) * 4}
 def test_how_far_its_gpus_are_from_each_other_makes_no_node_slow(
     usual: Mapping[str, Any], n1: Mapping[str, Any], due: NodeVerdict | None, tmp_path: Path
 ) -> None:
-    outcomes = said(tmp_path, Copying(usual=usual, unlike={"n1": n1}))
+    outcomes = outcomes_of(tmp_path, Copying(usual=usual, unlike={"n1": n1}))
     assert verdicts(outcomes) == ({"n1": due} if due else {}), outcomes["n1"]
 
 
@@ -98,12 +98,12 @@ def test_a_slow_gpu_is_not_accepted_and_a_healthy_one_not_rejected_however_the_n
     due: Mapping[str, NodeVerdict],
     tmp_path: Path,
 ) -> None:
-    outcomes = said(tmp_path, Copying(usual=usual, unlike=unlike), names=NAMES[:count])
+    outcomes = outcomes_of(tmp_path, Copying(usual=usual, unlike=unlike), names=NAMES[:count])
     assert verdicts(outcomes) == due, {node: outcomes[node].reasons for node in {*due, *verdicts(outcomes)}}
 
 
 def test_where_no_place_was_read_on_any_node_none_is_accused(tmp_path: Path) -> None:
-    assert REJECTED not in verdicts(said(tmp_path, Copying(usual={"is_placed": False}))).values()
+    assert REJECTED not in verdicts(outcomes_of(tmp_path, Copying(usual={"is_placed": False}))).values()
 
 
 @pytest.mark.long
@@ -111,6 +111,6 @@ def test_a_node_of_which_nobody_knows_the_models_is_not_slow_where_others_have_s
     own = {f"{node}-{gpu}": 0.5 if gpu > 3 else 1.0 for node in NAMES for gpu in range(8)}
     mixed = dict.fromkeys(NAMES[1:], ["20b0"] * 4 + ["1eb8"] * 4)
     nodes = Judged(gpus=gpus(NAMES), models=mixed, gpu_speed=lambda _node, uuid: own[uuid])
-    outcomes = said(tmp_path, nodes)
+    outcomes = outcomes_of(tmp_path, nodes)
     assert verdicts(outcomes) == {"n1": OPEN}
     assert "GPU 4, bfloat16 products of 8192 × 8192: 350 TFLOP/s, 50 % below" in " ".join(outcomes["n1"].reasons)

@@ -14,7 +14,7 @@ def verdicts(runs: Runs) -> dict[str, Verdict]:
     return {result.check: result.verdict for result in runs.results}
 
 
-def found(runs: Runs) -> dict[str, Verdict]:
+def findings_of(runs: Runs) -> dict[str, Verdict]:
     """Verdicts other than pass and not applicable, by name without the subsystem."""
     return {name.partition(".")[2]: verdict for name, verdict in verdicts(runs).items() if verdict in NOT_WELL}
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.check import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.evidence.cluster import HYPERPOD_COLLECTORS, NOT_OF_AWS
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
-from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
+from tests.aws.cluster_runs import CHECKS, findings_of, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.ec2 import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
@@ -57,7 +57,7 @@ def test_a_fault_changes_its_verdicts_and_no_other(
     put(service, with_cluster(service, WORKERS))
     ran(runs)
     expected, message = FAULTS[put]
-    assert found(runs) == expected, messages(runs)
+    assert findings_of(runs) == expected, messages(runs)
     assert message in messages(runs)
 
 
@@ -80,7 +80,7 @@ def test_quotas_that_nobody_raised_are_those_of_aws(runs: Runs, service: Service
     with_cluster(service, WORKERS)
     with_quotas(service, ["ml.p5.48xlarge"], defaults=["VPCs per Region"])
     ran(runs)
-    assert found(runs) == {}
+    assert findings_of(runs) == {}
     assert service.calls.count("ListAWSDefaultServiceQuotas") == 2  # two pages for the one service that lacks some
 
 
@@ -90,7 +90,7 @@ def test_groups_without_accelerators_are_no_job_groups(runs: Runs, service: Serv
     not_applicable = {
         name.partition(".")[2] for name, verdict in verdicts(runs).items() if verdict is Verdict.NOT_APPLICABLE
     }
-    assert found(runs) == {}
+    assert findings_of(runs) == {}
     assert not_applicable == {"single_az", "ultraserver_block", "deep_health_checks", "security_group_self_reference"}
 
 
@@ -98,7 +98,7 @@ def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Ru
     with_cluster(service, WORKERS)
     described(service, lambda description: description.pop("VpcConfig"))
     ran(runs)
-    assert found(runs) == {}
+    assert findings_of(runs) == {}
     assert messages(runs).count("runs in a network of SageMaker's own") == 3
     assert "DescribeSubnets" not in service.calls
     assert service.calls.count("DescribeClusterNode") == 3
@@ -109,7 +109,7 @@ def test_a_denied_look_at_the_nodes_costs_the_zone_where_no_subnet_shows_it(runs
     described(service, lambda description: description.pop("VpcConfig"))
     service.says("DescribeClusterNode", DENIED)
     ran(runs)
-    assert found(runs) == {"single_az": Verdict.INCOMPLETE}
+    assert findings_of(runs) == {"single_az": Verdict.INCOMPLETE}
     assert "sagemaker:DescribeClusterNode is not allowed to this identity" in messages(runs)
 
 
@@ -118,7 +118,7 @@ def test_a_denied_look_at_one_node_does_not_hide_that_the_others_are_apart(runs:
     listed(service, lambda rows: rows[0].update(PrivateDnsHostname="somewhere.internal"))
     service.says("DescribeClusterNode", DENIED)
     ran(runs)
-    assert found(runs) == {"single_az": Verdict.FAIL}
+    assert findings_of(runs) == {"single_az": Verdict.FAIL}
     assert "of 1 nobody knows" in messages(runs)
 
 
@@ -170,7 +170,7 @@ def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, 
     denied_after_inventory(service, action)
     ended = ran(runs)
     prefix, needing = NEEDED_BY[action]
-    assert found(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
+    assert findings_of(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
     incomplete = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
     assert all(f"{prefix}:{action} is not allowed to this identity" in message for message in incomplete)
     assert ended.ret == 10

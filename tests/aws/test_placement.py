@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.aws.placement import JobGroup, spreads
 from tests.aws.cluster_faults import revoked
-from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
+from tests.aws.cluster_runs import CHECKS, findings_of, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.ec2 import TEAM, launched, open_to_internet, with_instances, with_quotas, with_topology
 from tests.aws.service import DENIED, Service
@@ -93,7 +93,7 @@ def ran_on_instances(runs: Runs, *more: str) -> pytest.RunResult:
 def test_instances_that_are_as_they_should_be_pass(runs: Runs, service: Service, manager: SystemsManager) -> None:
     with_instances(service)
     ran_on_instances(runs)
-    assert found(runs) == {}, messages(runs)
+    assert findings_of(runs) == {}, messages(runs)
     not_applicable = {
         name.partition(".")[2] for name, verdict in verdicts(runs).items() if verdict is Verdict.NOT_APPLICABLE
     }
@@ -169,7 +169,7 @@ def test_a_fault_of_instances_changes_its_verdicts_and_no_other(
     put(service)
     ran_on_instances(runs)
     expected, message = FAULTS[put]
-    assert found(runs) == expected, messages(runs)
+    assert findings_of(runs) == expected, messages(runs)
     assert message in messages(runs)
 
 
@@ -187,7 +187,7 @@ def test_more_than_a_hundred_instances_take_several_calls(
     calm = manager.run("", ["/bin/true"])
     manager.run = lambda _target, _words: calm
     ran_on_instances(runs, "-k", "network_layers")
-    assert found(runs) == {}, messages(runs)
+    assert findings_of(runs) == {}, messages(runs)
     assert service.calls.count("DescribeInstanceTopology") == 2
 
 
@@ -210,7 +210,7 @@ def test_a_denied_action_of_ec2_costs_the_checks_that_need_it_and_is_named(
     else:
         service.says(action, DENIED)
     ran_on_instances(runs)
-    assert found(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
+    assert findings_of(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
     incomplete = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
     assert all(f"ec2:{action} is not allowed to this identity" in message for message in incomplete)
 

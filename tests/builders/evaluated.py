@@ -73,7 +73,7 @@ def results(
     return {name: evaluate(check, node) for name, check in asked_of(evidence).items()}
 
 
-def said(
+def result_of(
     check: str,
     evidence: NodeEvidence,
     *peers: NodeEvidence,
@@ -109,7 +109,7 @@ def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     """The verdict on the first of `nodes` identical nodes that report this."""
     collected = {name: Collected(Status.READ, value) for name, value in collectors.items()}
-    return said(check, *(NodeEvidence(f"node{number}", collected) for number in range(count)))
+    return result_of(check, *(NodeEvidence(f"node{number}", collected) for number in range(count)))
 
 
 def expect(result: Result, verdict: Verdict, message: str) -> None:

@@ -44,13 +44,13 @@ def results(check: str, path: Path) -> Mapping[str, Result]:
     return {name: evaluate(node_checks()[check], node) for name, node in known.items()}
 
 
-def found(check: str, text: str, folder: Path, name: str = "x.txt") -> dict[str, Verdict]:
+def verdicts_of(check: str, text: str, folder: Path, name: str = "x.txt") -> dict[str, Verdict]:
     """A check's findings on each node of a one-file capture."""
     path = written(folder, **{name: text}) / name
     return {name: result.verdict for name, result in results(check, path).items()}
 
 
-def said(path: Path) -> list[str]:
+def messages_about(path: Path) -> list[str]:
     """The messages about a capture that is not recognised."""
     return not_understood(read_capture(path, resolve(f"capture:{path}"), collector_names()))
 

@@ -21,10 +21,10 @@ from tests.captures.slurm_lists import (
     RECORDS,
     SINFO,
     WITHOUT_PROMPT,
-    found,
+    messages_about,
     not_a_row,
     results,
-    said,
+    verdicts_of,
 )
 
 PASS, FAIL, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.INCOMPLETE
@@ -46,17 +46,17 @@ def test_a_table_that_is_refused_hides_no_other(
     listed: str, out: list[str], prompt: str, refused: str, tmp_path: Path
 ) -> None:
     for text in (listed + prompt + refused, (prompt + refused).lstrip() + listed):
-        verdicts = found(IN_SLURM, text, tmp_path)
+        verdicts = verdicts_of(IN_SLURM, text, tmp_path)
         assert [name for name, verdict in verdicts.items() if verdict is FAIL] == out
-        assert said(tmp_path / "x.txt") == [f"capture: x.txt: {REFUSED[refused]}"]
+        assert messages_about(tmp_path / "x.txt") == [f"capture: x.txt: {REFUSED[refused]}"]
 
 
 @pytest.mark.parametrize("refused", REFUSED)
 def test_nor_in_a_nodes_own_file(refused: str, tmp_path: Path) -> None:
     path = written(tmp_path, **{"gpu002.txt": f"{ILL}$ sinfo\n{WITHOUT_PROMPT}{refused}"}) / "gpu002.txt"
-    assert found(IN_SLURM, path.read_text(), tmp_path, "gpu002.txt") == {"gpu002": FAIL}
+    assert verdicts_of(IN_SLURM, path.read_text(), tmp_path, "gpu002.txt") == {"gpu002": FAIL}
     assert xids(path) == {"gpu002": FAIL}
-    assert said(path) == [f"capture: gpu002.txt: {REFUSED[refused]}"]
+    assert messages_about(path) == [f"capture: gpu002.txt: {REFUSED[refused]}"]
 
 
 ODD = "gpu[004,006 down*"
@@ -75,7 +75,7 @@ ODD = "gpu[004,006 down*"
 )
 def test_a_row_that_is_not_understood_is_named_in_any_file(text: str, row: str, tmp_path: Path) -> None:
     path = written(tmp_path, **{"x.txt": text}) / "x.txt"
-    assert said(path) == [f"capture: x.txt: {not_a_row(row)}"]
+    assert messages_about(path) == [f"capture: x.txt: {not_a_row(row)}"]
 
 
 LIST_OF_ONE = "$ sinfo -R\nREASON USER TIMESTAMP NODELIST\nbad GPU root 2026-01-25T15:12:23 gpu001\n"
@@ -84,8 +84,8 @@ RECORD = "$ scontrol show node gpu001\nNodeName=gpu001 CPUTot=8\n   State=DOWN\n
 
 @pytest.mark.parametrize("listed", [LIST_OF_ONE, RECORD, "$ sinfo\nNODELIST STATE\ngpu001 down\ngpu004 frobbed\n"])
 def test_a_node_has_no_state_of_another(listed: str, tmp_path: Path) -> None:
-    assert found(IN_SLURM, listed + f"$ dmesg\n{ILL}", tmp_path, "gpu004.txt") == {"gpu004": INCOMPLETE}
-    assert found(IN_SLURM, listed, tmp_path, "gpu004.txt") == {"gpu001": FAIL}
+    assert verdicts_of(IN_SLURM, listed + f"$ dmesg\n{ILL}", tmp_path, "gpu004.txt") == {"gpu004": INCOMPLETE}
+    assert verdicts_of(IN_SLURM, listed, tmp_path, "gpu004.txt") == {"gpu001": FAIL}
     for name in ("gpu004", "gpu005"):
         (tmp_path / "nodes" / name).mkdir(parents=True)
         (tmp_path / "nodes" / name / "slurm.txt").write_text(listed)
@@ -94,7 +94,7 @@ def test_a_node_has_no_state_of_another(listed: str, tmp_path: Path) -> None:
 
 
 def test_the_only_record_beside_other_outputs_is_of_a_file_that_names_no_node(tmp_path: Path) -> None:
-    assert found(IN_SLURM, RECORD + f"$ dmesg\n{ILL}", tmp_path) == {"x": FAIL}
+    assert verdicts_of(IN_SLURM, RECORD + f"$ dmesg\n{ILL}", tmp_path) == {"x": FAIL}
 
 
 def test_nodes_out_of_use_are_named_where_the_list_stands_beside_another_output(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_each_of_very_many_short_lists_is_read(drained: int, tmp_path: Path) -> 
         f"$ sinfo\nNODELIST STATE\ng{number} {'drng' if number == drained else 'idle'}\n" for number in range(100)
     )
     path = written(tmp_path, **{f"g{drained}/x.txt": text})
-    assert said(path) == []
+    assert messages_about(path) == []
     assert results(IN_SLURM, path)[f"g{drained}"].verdict is FAIL
 
 
@@ -162,8 +162,8 @@ def test_each_of_very_many_short_lists_is_read(drained: int, tmp_path: Path) -> 
 @pytest.mark.parametrize("other", ["", "gpu002 mix\n"])
 def test_the_later_of_two_lists_counts(first: str, second: str, other: str, tmp_path: Path) -> None:
     text = "".join(f"$ sinfo\nNODELIST STATE\ngpu001 {state}\n{other}" for state in (first, second, first, second))
-    assert (found(IN_SLURM, text, tmp_path)["gpu001"] is FAIL) == (second == "down*")
-    beside = found(IN_SLURM, f"{text}$ dmesg\n{ILL}", tmp_path, "gpu001.txt")
+    assert (verdicts_of(IN_SLURM, text, tmp_path)["gpu001"] is FAIL) == (second == "down*")
+    beside = verdicts_of(IN_SLURM, f"{text}$ dmesg\n{ILL}", tmp_path, "gpu001.txt")
     assert (beside["gpu001"] is FAIL) == (second == "down*")
 
 

@@ -17,7 +17,16 @@ from clusterproof.plugins.evidence.slurm import parse_scontrol as scontrol
 from clusterproof.plugins.evidence.slurm import parse_sinfo as sinfo
 from clusterproof.plugins.inventory import resolve
 from tests.captures.captured import ILL, written, xids
-from tests.captures.slurm_lists import IN_SLURM, REASONS, RECORDS, SINFO, WITHOUT_PROMPT, found, not_a_row, said
+from tests.captures.slurm_lists import (
+    IN_SLURM,
+    REASONS,
+    RECORDS,
+    SINFO,
+    WITHOUT_PROMPT,
+    messages_about,
+    not_a_row,
+    verdicts_of,
+)
 from tests.evidence.gpu.nvidia_smi_q import FULL
 
 PASS, FAIL = Verdict.PASS, Verdict.FAIL
@@ -34,7 +43,7 @@ OUT = {"gpu002": FAIL, "gpu004": FAIL}
     ],
 )
 def test_what_slurm_lists_alone_are_the_nodes(text: str, expected: Mapping[str, Verdict], tmp_path: Path) -> None:
-    verdicts = found(IN_SLURM, text, tmp_path)
+    verdicts = verdicts_of(IN_SLURM, text, tmp_path)
     assert {name: verdict if verdict is FAIL else PASS for name, verdict in verdicts.items()} == expected
 
 
@@ -60,7 +69,7 @@ def test_an_output_beside_what_slurm_lists_is_read_as_in_any_file(
     check: str, output: str, listed: str, between: str, tmp_path: Path
 ) -> None:
     for text in (listed + between + output, output + between + listed):
-        assert found(check, text, tmp_path) == {"x": FAIL}
+        assert verdicts_of(check, text, tmp_path) == {"x": FAIL}
 
 
 def test_what_another_output_says_is_none_of_the_last_node_that_scontrol_shows() -> None:
@@ -72,15 +81,15 @@ def test_what_another_output_says_is_none_of_the_last_node_that_scontrol_shows()
 
 
 def test_records_and_tables_of_one_output_are_all_read(tmp_path: Path) -> None:
-    verdicts = found(IN_SLURM, RECORDS + WITHOUT_PROMPT, tmp_path)
+    verdicts = verdicts_of(IN_SLURM, RECORDS + WITHOUT_PROMPT, tmp_path)
     assert [name for name, verdict in verdicts.items() if verdict is FAIL] == ["gpu002", "gpu004", "gpu009"]
 
 
 def test_a_node_without_a_reason_is_named_and_not_accused_though_a_list_of_reasons_has_it(tmp_path: Path) -> None:
     row = "none                 Unknown   Unknown             gpu003"
     for text in (f"{REASONS}{row}\n", f"{WITHOUT_PROMPT}{REASONS}{row}\n"):  # the headings of sinfo -R
-        assert "gpu003" not in found(IN_SLURM, text, tmp_path)
-        assert said(tmp_path / "x.txt") == [f"capture: x.txt: {not_a_row(row)}"]
+        assert "gpu003" not in verdicts_of(IN_SLURM, text, tmp_path)
+        assert messages_about(tmp_path / "x.txt") == [f"capture: x.txt: {not_a_row(row)}"]
 
 
 def rows(count: int, state: str = "idle", first: int = 1) -> str:
@@ -105,14 +114,16 @@ def test_a_long_table_is_read_whole_or_refused(tmp_path: Path) -> None:
 )
 def test_a_row_that_is_not_understood_is_named(row: str, shown: str, tmp_path: Path) -> None:
     path = written(tmp_path, **{"x.txt": f"NODELIST STATE\ngpu001 idle\ngpu002 down*\n{row}\n"}) / "x.txt"
-    assert said(path) == [f"capture: x.txt: {not_a_row(shown)}"]
-    assert found(IN_SLURM, path.read_text(), tmp_path)["gpu002"] is FAIL
+    assert messages_about(path) == [f"capture: x.txt: {not_a_row(shown)}"]
+    assert verdicts_of(IN_SLURM, path.read_text(), tmp_path)["gpu002"] is FAIL
 
 
 def test_a_table_that_is_refused_is_named_though_another_is_read(tmp_path: Path) -> None:
     text = "NODELIST STATE\ngpu[001-002] idle\n\nNODELIST REASON STATE\ngpu003 bad GPU down\n"
     path = written(tmp_path, **{"x.txt": text}) / "x.txt"
-    assert said(path) == ["capture: x.txt: sinfo: sinfo's table has REASON between other columns: print it as the last"]
+    assert messages_about(path) == [
+        "capture: x.txt: sinfo: sinfo's table has REASON between other columns: print it as the last"
+    ]
 
 
 MANY = "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\n" + "".join(f"a{n} up 1 1 idle g[1-4096]\n" for n in range(99))
@@ -122,7 +133,7 @@ MANY = "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\n" + "".join(f"a{n} up 1 
 def test_names_that_stand_in_very_many_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="name nodes 250,000 times and more; print one partition"):
         sinfo.read_sinfo(MANY)
-    assert found(IN_SLURM, MANY, tmp_path).keys() == {"x"}
+    assert verdicts_of(IN_SLURM, MANY, tmp_path).keys() == {"x"}
     in_loop = "".join(f"$ sinfo\nNODELIST STATE REASON\ng[1-4096] down {number}\n" for number in range(25))
     with pytest.raises(NoCaptureError, match="more than 100,000 records and rows of Slurm's nodes"):
         read_layout(written(tmp_path, **{"x.txt": in_loop}) / "x.txt")

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from tests.captures.captured import WELL, written
-from tests.captures.slurm_lists import IN_SLURM, found, not_a_row, results, said
+from tests.captures.slurm_lists import IN_SLURM, messages_about, not_a_row, results, verdicts_of
 
 FAIL = Verdict.FAIL
 
@@ -44,7 +44,7 @@ def test_a_line_of_slurms_configuration_is_no_record(line: str, tmp_path: Path) 
     (path / "x.txt").unlink()
     assert [result.verdict for result in results(IN_SLURM, path).values()] == [FAIL]
     accused = line.replace("CLOUD", "DOWN").replace("UNKNOWN", "DOWN")
-    assert FAIL not in found(IN_SLURM, f"{record('IDLE')}\n{accused}\n", tmp_path).values()
+    assert FAIL not in verdicts_of(IN_SLURM, f"{record('IDLE')}\n{accused}\n", tmp_path).values()
 
 
 IDLE, SAID_IDLE = record("IDLE"), "$ sinfo\nNODELIST STATE\ngpu003 idle\n"
@@ -133,7 +133,7 @@ def test_a_row_of_an_unknown_state_is_named_whatever_its_node_is_called(tmp_path
     titles = "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\n"
     rows = [f"gpu up 1 1 {state} {name}" for state, name in (("weird", "alpha"), ("idle", "beta"), ("idle", "gamma"))]
     path = written(tmp_path, **{"x.txt": "\n".join((titles.strip(), *rows, ""))}) / "x.txt"
-    assert said(path) == [f"capture: x.txt: {not_a_row(rows[0])}"]
+    assert messages_about(path) == [f"capture: x.txt: {not_a_row(rows[0])}"]
 
 
 def test_a_record_that_several_captures_have_is_of_none_whose_name_it_has_not(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_record_that_several_captures_have_is_of_none_whose_name_it_has_not(tm
 def test_each_row_behind_an_empty_line_is_named(tmp_path: Path) -> None:
     rows = ["idle gpu002", "drng gpu003", "down* gpu004"]
     path = written(tmp_path, **{"x.txt": "\n\n".join(("STATE NODELIST\nidle gpu001", *rows))}) / "x.txt"
-    assert said(path) == [f"capture: x.txt: {not_a_row(row)}" for row in rows]
+    assert messages_about(path) == [f"capture: x.txt: {not_a_row(row)}" for row in rows]
 
 
 def test_a_record_that_is_cut_before_its_state_is_named(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_record_that_is_cut_before_its_state_is_named(tmp_path: Path) -> None:
     narrow = "".join(f"{part}\n" for line in whole.splitlines() for part in textwrap.wrap(line, 18))
     path = written(tmp_path, **{"gpu003.txt": narrow}) / "gpu003.txt"
     expected = "scontrol's record of gpu003 has no State; expected whole records, in lines of 20 characters and more"
-    assert f"capture: gpu003.txt: {expected}" in [line.replace(", of gpu003", "") for line in said(path)]
+    assert f"capture: gpu003.txt: {expected}" in [line.replace(", of gpu003", "") for line in messages_about(path)]
 
 
 @pytest.mark.parametrize("reason", ["No devices were found", "NVIDIA-SMI has failed because it couldn't communicate"])

@@ -43,7 +43,7 @@ STORE = (
     'Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early)',
 )
 _CLOSING = "Sending process 4120 closing signal SIGTERM"
-TOLD = (
+CLOSING = (
     f"WARNING:torch.distributed.elastic.multiprocessing.api:{_CLOSING}",
     f"[WARNING] torch.distributed.elastic.multiprocessing.api: [WARNING] {_CLOSING}",
     f"W torch/distributed/elastic/multiprocessing/api.py:900] {_CLOSING}",

@@ -20,7 +20,7 @@ from clusterproof.plugins.case.report import paragraph
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 
 pytestmark = pytest.mark.any_user
 
@@ -123,7 +123,7 @@ def test_no_node_is_called_by_a_name_that_every_machine_has(name: str, jobs: Pat
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_the_files_of_its_run_say_which_rank_it_was(name: str, jobs: Path) -> None:
     check, verdict, message = OF_RUNS[name]
-    result = said(check, read_run([str(jobs / name)]))
+    result = result_of(check, read_run([str(jobs / name)]))
     assert (result.verdict, message in result.message) == (verdict, True), result.message
 
 
@@ -131,7 +131,7 @@ def test_the_files_of_its_run_say_which_rank_it_was(name: str, jobs: Path) -> No
 def test_no_rank_is_called_missing_or_odd_that_was_not(name: str, jobs: Path) -> None:
     run = read_run([str(jobs / name)])
     for check in ("run.first_missing", "run.collectives_match"):
-        assert said(check, run).verdict is not Verdict.FAIL
+        assert result_of(check, run).verdict is not Verdict.FAIL
 
 
 @pytest.mark.parametrize("name", ["hang", "shape"])
@@ -141,7 +141,7 @@ def test_redacted_a_case_has_no_group_no_file_and_no_line_of_its_program(name: s
 
 
 def test_steps_of_the_warm_up_say_nothing_of_a_wait_for_data(jobs: Path) -> None:
-    result = said("run.data_wait", read_run([str(jobs / "hang")]))
+    result = result_of("run.data_wait", read_run([str(jobs / "hang")]))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message.startswith("12 steps, of which the first 5 are the run's warm-up; expected at least 25")
 

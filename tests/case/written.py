@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from tests.case.kept import logs_of_nodes, record_of_slurm, stamped
-from tests.case.phrases import AFTER_WATCHDOG, PEER, STORE, TOLD, WATCHDOG, filled
+from tests.case.phrases import AFTER_WATCHDOG, CLOSING, PEER, STORE, WATCHDOG, filled
 from tests.case.stories import LabelledCase
 from tests.training_run.recorded import dump
 
@@ -81,7 +81,7 @@ def _cascade(case: LabelledCase, chance: Random) -> Iterator[Line]:
         elif kind == "peers":
             yield 4.0 + chance.random(), rank, PEER[generation] if rank % 3 else STORE[generation]
         elif kind == "torchrun" and rank % 2:
-            yield 6.0 + chance.random(), LAUNCHER, TOLD[generation]
+            yield 6.0 + chance.random(), LAUNCHER, CLOSING[generation]
         elif kind == "abort" and rank % 2:
             node = case.node(NODES[rank // 2])
             yield 12.0 + chance.random(), LAUNCHER, f"srun: error: {node}: task {rank}: Aborted (core dumped)"

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.testbed.outputs import nccl_log
 
@@ -160,7 +160,7 @@ def test_a_fault_is_named_beside_what_is_unread(
     check: str, collectors: dict[str, Any], target: dict[str, Any], words: str
 ) -> None:
     given = {"instance_type": P5, **target}
-    result = said(check, node("gpu001", **{"boot": boot(), **collectors}), **given)
+    result = result_of(check, node("gpu001", **{"boot": boot(), **collectors}), **given)
     assert words in result.message
     assert result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)
 
@@ -168,6 +168,6 @@ def test_a_fault_is_named_beside_what_is_unread(
 def test_a_gpu_on_another_numa_node_than_elsewhere_is_named_beside_one_that_names_none() -> None:
     nodes = [node(f"n{number}", pci=on_bus(unread="", numa=0 if number else 1)) for number in range(4)]
     nodes[0].collectors["pci"].value["devices"][0].pop("numa")
-    result = said("gpu.gpu_numa", *nodes)
+    result = result_of("gpu.gpu_numa", *nodes)
     assert "NUMA node of 0000:55:00.0 1; expected 0 as on 3 of 4 nodes" in result.message
     assert "on each" not in result.message

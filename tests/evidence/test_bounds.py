@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.fact import (
     PCI_DEVICES,
     SWITCHES,
 )
-from tests.builders.evaluated import results, said
+from tests.builders.evaluated import result_of, results
 
 GPU = {"vendor": "10de", "device": "2330", "class": "030200", "path": ["pci0", "p0"], "numa": 0, "function_of": ""}
 LINK = {"width": 16, "width_max": 16, "speed": "32.0 GT/s PCIe", "speed_max": "32.0 GT/s PCIe", "driver": "nvidia"}
@@ -76,9 +76,9 @@ def test_more_than_a_machine_has_is_incomplete_in_words(
     kind: str, check: str, collectors: Callable[[int], dict[str, Any]]
 ) -> None:
     message = f"{MAX_DEVICES[kind] + 1:,} {kind} were reported; expected at most {MAX_DEVICES[kind]:,}"
-    result = said(check, node(**collectors(MAX_DEVICES[kind] + 1)))
+    result = result_of(check, node(**collectors(MAX_DEVICES[kind] + 1)))
     assert (result.verdict, message in result.message) == (Verdict.INCOMPLETE, True), result.message
-    assert "were reported; expected at most" not in said(check, node(**collectors(MAX_DEVICES[kind]))).message
+    assert "were reported; expected at most" not in result_of(check, node(**collectors(MAX_DEVICES[kind]))).message
 
 
 @pytest.mark.long
@@ -105,6 +105,6 @@ def test_twice_as_many_devices_are_read_twice_as_often(
     monkeypatch.setattr(field.Field, "__get__", counted)
     for at in (count, 2 * count):
         evidence = node(**collectors(at))
-        _ = [said(check, evidence) for check in checks] if checks else results(evidence)
+        _ = [result_of(check, evidence) for check in checks] if checks else results(evidence)
     assert reads[count] > count
     assert reads[2 * count] < 2.2 * reads[count]

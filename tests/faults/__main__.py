@@ -22,7 +22,7 @@ from tests.builders.reads import Watch, watched
 from tests.faults import ALL_FAULTS, captured_fault
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
-from tests.faults.proof import changes, evidence_of, reason_to_skip, said_otherwise, verdicts_of_healthy
+from tests.faults.proof import changes, differing_checks, evidence_of, reason_to_skip, verdicts_of_healthy
 from tests.testbed.image import NodeImage
 
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
@@ -84,7 +84,7 @@ def prove(name: str) -> Proof:
             results = captured_fault.changes(fault)
         else:
             evidence = evidence_of(fault)
-            results, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
+            results, otherwise = changes(fault, evidence), differing_checks(fault, evidence)
     of_check = results.get(next(iter(fault.expect)))
     message = of_check.message if of_check and fault.words not in of_check.message else ""
     changed = {check: result.verdict for check, result in results.items()}

@@ -87,7 +87,7 @@ def changes(fault: Fault, evidence: NodeEvidence | None = None) -> dict[str, Res
     return {name: result for name, result in by_check.items() if result.verdict is not before[name]}
 
 
-def said_otherwise(fault: Fault, evidence: NodeEvidence) -> tuple[str, ...]:
+def differing_checks(fault: Fault, evidence: NodeEvidence) -> tuple[str, ...]:
     """The ids of checks whose results differ between Slurm's scripts, which run them from the index, and pytest."""
     differing: list[str] = []
     for occasion in ("prolog", "epilog"):

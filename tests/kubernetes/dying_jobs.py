@@ -68,7 +68,7 @@ def job(kubernetes: Bed, name: str, template: Mapping[str, Any], **more: Any) ->
         wait_until(lambda: not kubernetes.plane.items(PODS), "gone")
 
 
-def said(named: str, *more: str) -> dict[str, Any]:
+def case_of(named: str, *more: str) -> dict[str, Any]:
     code, text = case([named, "--json", *more])
     assert code == 0, text
     return dict(json.loads(text))
@@ -124,4 +124,4 @@ def died(kubernetes: Bed, dying: DyingPod) -> dict[str, Any]:
     with job(kubernetes, "train", template, **dying.plan) as path:
         dying.act(kubernetes)
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
-        return said("default/train")
+        return case_of("default/train")

@@ -116,7 +116,7 @@ def run(script: str, *names: str, pods: PerfPods | None = None, **options: float
     return answers
 
 
-def said(answer: Answer) -> str:
+def output_of(answer: Answer) -> str:
     """The output without its end marker."""
     return answer.output.decode().replace(f"{END}\n", "")
 

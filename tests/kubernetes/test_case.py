@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.kubernetes import belongs_to, is_of
-from tests.kubernetes.dying_jobs import PODS, RAISES, conditions, containers, job, said, spec
+from tests.kubernetes.dying_jobs import PODS, RAISES, case_of, conditions, containers, job, spec
 from tests.kubernetes.programs import NODE
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
@@ -29,7 +29,7 @@ BEGUN_ANEW = f"[ -e /state/begun ] && exec sleep 600; : >/state/begun; {RAISES}"
 def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: str) -> None:
     with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
-        report = said(named)
+        report = case_of(named)
         text = case([named])[1]
     assert (report["cause"], report["rank"], report["nodes"]) == ("code", 3, []), report["ticket"]
     assert (report["job"]["state"], report["job"]["nodes"]) == ("Failed", [NODE])
@@ -45,7 +45,7 @@ def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: 
 def test_the_previous_log_of_a_restarted_container_is_read(kubernetes: Bed) -> None:
     with job(kubernetes, "train", spec(BEGUN_ANEW, "OnFailure")):
         wait_until(lambda: any(status["restartCount"] for status in containers(kubernetes)), "begun anew")
-        report = said("default/train")
+        report = case_of("default/train")
     assert (report["cause"], report["rank"]) == ("code", 3), report["ticket"]
     assert any(row["source"].endswith("/train.previous.log:2") for row in report["timeline"])
 
@@ -58,14 +58,14 @@ def test_events_of_an_earlier_job_of_the_same_name_are_not_its_own(kubernetes: B
     kubernetes.plane.call("POST", EVENTS, event)
     with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
-        report = said("default/train")
+        report = case_of("default/train")
     assert (report["cause"], report["rank"]) == ("code", 3), report["ticket"]
 
 
 def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kubernetes: Bed) -> None:
     with job(kubernetes, "train", spec("echo done")) as path:
         wait_until(lambda: "Complete" in conditions(kubernetes, path), "ended")
-        assert said("default/train")["standing"] == "completed"
+        assert case_of("default/train")["standing"] == "completed"
         assert "as Kubernetes says: Complete." in " ".join(case(["default/train"])[1].split())
     with job(kubernetes, "train", spec("sleep 600")):
         wait_until(lambda: any("running" in status["state"] for status in containers(kubernetes)), "running")
@@ -116,7 +116,7 @@ def test_a_job_of_hyperpod_whose_node_was_lost_blames_no_operator(kubernetes: Be
         since = {"lastTransitionTime": "2026-01-02T03:08:05Z"}
         ended = {"phase": "Failed", "conditions": [{**lost, **since}]}
         kubernetes.plane.patch(f"{PODS}/ai-pod-0/status", {"status": ended})
-        report = said("default/ai")
+        report = case_of("default/ai")
     assert (report["cause"], report["nodes"], report["suspects"]) == ("unknown", [], ["gpu009"]), report["ticket"]
     assert report["job"]["state"] == "Failed"
     assert report["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
@@ -136,7 +136,7 @@ def test_whoever_may_list_nodes_learns_which_of_a_jobs_are_not_ready_or_gone(
     node = contextlib.nullcontext() if is_gone else kubernetes.node(name, ready="Unknown", reason="NodeStatusUnknown")
     with node, hyperpod(kubernetes, "ai", name, {"startTime": EARLIER, "conditions": [over]}):
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-        report = said("default/ai")
+        report = case_of("default/ai")
     assert [reason for reason in report["missing"] if reason.startswith(("whether its nodes", "the node"))] == missing
     assert any("not ready since" in json.dumps(row) for row in report["timeline"]) is not is_gone
 
@@ -185,7 +185,7 @@ def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.M
     with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-        report = said("default/train")
+        report = case_of("default/train")
     assert report["job"]["nodes"] == [NODE]
     for what in (
         "a Job, ",

@@ -123,9 +123,8 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
 ) -> None:
     count = MAX_NODES + 10
     first, last = names(count)[0], names(count)[-1]
-    healths = {name: [FIT.status, FIT.reason, FIT.message] for name in names(count)} | {
-        last: ["False", "GpuNoXid", "79"]
-    }
+    fit, unfit = [FIT.status, FIT.reason, FIT.message], ["False", "GpuNoXid", "79"]
+    healths = dict.fromkeys(names(count), fit) | {last: unfit}
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, names(count)))))
     gate.agents = lambda: every(count)
     gate.makes(f"FOUND = {healths!r}\n{REPORTING}")

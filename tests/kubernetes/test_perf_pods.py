@@ -15,7 +15,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Unusable
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.builders.runs import ROOT
-from tests.kubernetes.perf import GPU, GPUS, NAMES, RANKS, job, run, said
+from tests.kubernetes.perf import GPU, GPUS, NAMES, RANKS, job, output_of, run
 from tests.kubernetes.programs import PODS, expire_jobs
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.nodes import Nodes
@@ -29,7 +29,7 @@ TAKES = "the scheduler has not placed its pod within"
 
 def test_a_program_runs_in_the_image_with_the_nodes_devices_network_and_memory(perf: Nodes) -> None:
     answer = run("ls() { echo $*; }; ls /dev/nvidia*; uname -n; id -u; sed -n s,.*/dev/shm.*,shm,p /proc/mounts")[NODE]
-    lines = said(answer).splitlines()
+    lines = output_of(answer).splitlines()
     assert (answer.unreached, len(lines[0].split()), lines[1:]) == (None, GPUS, [NODE, "0", "shm"]), answer
     assert perf.left() == []
 
@@ -69,7 +69,7 @@ def test_a_node_of_which_a_job_has_a_gpu_is_not_touched_and_others_are(perf: Nod
         Unreached.BUSY,
         f"taken: 1 of {GPUS} {GPU} by {name}; expected all free",
     )
-    assert said(answers[NAMES[1]]) == "done\n"
+    assert output_of(answers[NAMES[1]]) == "done\n"
     made = [
         request
         for request in perf.plane.requests(user)

@@ -19,7 +19,9 @@ _MOMENT = re.compile(r"(?:at )?(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|\d+ s after
 SHARE = 0.5  # minimum share of a finding's digitless words to be kept: the others are its context
 
 
-def is_said(finding: Finding, after: Iterable[Finding], excused: Words = frozenset(), or_worse: bool = False) -> bool:
+def is_reported(
+    finding: Finding, after: Iterable[Finding], excused: Words = frozenset(), or_worse: bool = False
+) -> bool:
     """Whether one of the findings says the same; excused words may be missing.
 
     With `or_worse`, a concern may have become a failure.

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding
 from tests.laws.cases import Case
 from tests.laws.counted import counted
-from tests.laws.findings import in_line, is_said, words_of
+from tests.laws.findings import in_line, is_reported, words_of
 from tests.laws.losses import Loss, Tried, instead
 from tests.laws.pairs import reckoned
 from tests.laws.pieces import EACH, WHOLLY, Difference, Path, in_words, leaves
@@ -40,10 +40,21 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
             count += 1
             after = case.says(check, halved.evidence)
             excused = words_of(leaves(halved.gone)) | case.context
-            lost = [one for one in findings if not is_said(one, after, excused | reckoned(one, case), or_worse=True)]
+            lost = [
+                finding
+                for finding in findings
+                if not is_reported(finding, after, excused | reckoned(finding, case), or_worse=True)
+            ]
             losses += [
-                Loss(check, case.name, halved.what, in_line(one), instead(after), _reason(check, halved.fact, one))
-                for one in lost
+                Loss(
+                    check,
+                    case.name,
+                    halved.what,
+                    in_line(finding),
+                    instead(after),
+                    _reason(check, halved.fact, finding),
+                )
+                for finding in lost
             ]
     return Tried(count, tuple(losses))
 

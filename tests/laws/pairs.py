@@ -10,7 +10,7 @@ from clusterproof.plugins.core.result import Finding
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault, p5
 from tests.laws.cases import Case
-from tests.laws.findings import Words, devices, in_line, is_said, values, words
+from tests.laws.findings import Words, devices, in_line, is_reported, values, words
 from tests.laws.losses import Loss, Tried, instead
 from tests.laws.merge import Conflict, merged
 from tests.laws.taken import taken
@@ -45,7 +45,7 @@ def _lost(case: Case, beside: Case, both: NodeEvidence, checks: Collection[str])
         after = case.says(check, both)
         reason = taken(check, case.name, beside.name)
         for finding in findings:
-            if not is_said(finding, after, reckoned(finding, case), or_worse=True):
+            if not is_reported(finding, after, reckoned(finding, case), or_worse=True):
                 yield Loss(check, case.name, beside.name, in_line(finding), instead(after), reason)
 
 

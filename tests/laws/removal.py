@@ -11,7 +11,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding
 from tests.faults import captured_fault
 from tests.laws.cases import LOG, Case
-from tests.laws.findings import Words, in_line, is_said, words, words_of
+from tests.laws.findings import Words, in_line, is_reported, words, words_of
 from tests.laws.losses import Loss, Tried, instead
 from tests.laws.pieces import Difference, in_words, leaves, taken_away
 
@@ -34,7 +34,7 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
         for removal in removals(case, check) if check in checks else ():
             count += 1
             after = case.says(check, removal.evidence, () if removal.is_alone else None)
-            lost = [finding for finding in findings if not is_said(finding, after, removal.gone | case.context)]
+            lost = [finding for finding in findings if not is_reported(finding, after, removal.gone | case.context)]
             losses += [
                 Loss(
                     check,

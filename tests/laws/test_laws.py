@@ -23,7 +23,7 @@ from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 from tests.laws import cut, halves, order, pairs, removal
 from tests.laws.cases import Case, case_of
-from tests.laws.findings import is_said
+from tests.laws.findings import is_reported
 from tests.laws.losses import Loss, Tried, together, wrong
 from tests.laws.merge import Conflict, merged
 from tests.laws.options import options_of
@@ -112,7 +112,7 @@ SEEN = Finding(Verdict.FAIL, "uncorrected ECC errors: 14 in DRAM since 2026-11-2
 def test_a_finding_is_said_by_its_verdict_its_device_its_values_and_most_of_its_words(
     after: Finding, excused: tuple[str, ...], expected: bool
 ) -> None:
-    assert is_said(SEEN, [after], frozenset(excused)) is expected
+    assert is_reported(SEEN, [after], frozenset(excused)) is expected
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

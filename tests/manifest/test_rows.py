@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, node
 
 FAIL, NA, PASS = Verdict.FAIL, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -26,7 +26,7 @@ def evaluated(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: s
     rules: dict[str, Any] = {table: rule}
     policy = Policy(**rules, made_on=made_on)
     check = "drivers" if table == "versions" else table
-    return said(
+    return result_of(
         f"software.{check}_expected", node("n", **collected), policy=policy, expect={"gpus": 0, "efa": len(efa)}
     )
 

@@ -25,7 +25,7 @@ def truth(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
     )
 
 
-def found(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
+def findings_in(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
     """Check, node and verdict of each result, repeated for every verdict among its findings."""
     results = [single for result in read_results(folder / "results.jsonl") for single in result.by_verdict]
     return sorted(

@@ -24,7 +24,15 @@ from clusterproof.reports.results import read_results
 from clusterproof.reports.to_do import to_do_line
 from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recording
 from tests.builders.runs import ROOT
-from tests.reports.read_back import found, named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
+from tests.reports.read_back import (
+    findings_in,
+    named,
+    of_prometheus,
+    of_pytests_junit,
+    of_the_grid,
+    of_the_suites,
+    truth,
+)
 
 BY_FINDING = ("fail", "concern")  # listed by check with its nodes, in formats for people
 LISTED = (*BY_FINDING, "incomplete")
@@ -75,7 +83,7 @@ def test_pytests_junit_has_every_verdict(run: Path) -> None:
 
 
 def test_the_suites_have_every_finding(run: Path) -> None:
-    assert sorted(row for row in of_the_suites(run) if row[2] in LISTED) == found(run, LISTED)
+    assert sorted(row for row in of_the_suites(run) if row[2] in LISTED) == findings_in(run, LISTED)
 
 
 def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:
@@ -92,7 +100,7 @@ def test_pytest_html_has_all_that_is_wrong(run: Path) -> None:
 
 
 def test_prometheus_has_every_finding(run: Path) -> None:
-    assert sorted(of_prometheus(run)) == found(run, LISTED)
+    assert sorted(of_prometheus(run)) == findings_in(run, LISTED)
 
 
 def test_prometheus_counts_every_verdict(run: Path) -> None:
@@ -172,7 +180,7 @@ def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
 def test_forms_for_people_name_every_node_that_fails_or_is_of_concern(
     run: Path, read: Callable[[Path], Iterable[tuple[str, str, str]]]
 ) -> None:
-    assert findings(read(run)) == found(run, BY_FINDING)
+    assert findings(read(run)) == findings_in(run, BY_FINDING)
 
 
 def test_forms_for_people_name_every_gap(run: Path) -> None:
@@ -182,7 +190,7 @@ def test_forms_for_people_name_every_gap(run: Path) -> None:
         if verdict == "incomplete"
     ]
     raw = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
-    assert raw == {(check, node) for check, node, _ in found(run, ["incomplete"])}
+    assert raw == {(check, node) for check, node, _ in findings_in(run, ["incomplete"])}
     counts = [(f"{len(checks)} checks" if len(checks) > 1 else min(checks), nodes) for checks, nodes in page]
     mail = (run / "summary.txt").read_text(encoding="utf-8")
     assert re.findall(r"^INCOMPLETE (\d+ checks|[\w.]+): (\S+):", mail, re.MULTILINE) == counts

@@ -125,7 +125,7 @@ def uneven(most: float = 0.4) -> Seconds:
     return lambda position, step: 1 + most * Random(f"{position.replica} {step}").random()
 
 
-def said(check: str, run: TrainingRun) -> Result:
+def result_of(check: str, run: TrainingRun) -> Result:
     """A check's result on a run."""
     return verdict_on(NO_POLICY, CHECKS[check], run)
 
@@ -138,15 +138,15 @@ def readers_of(fact: str) -> tuple[str, ...]:
 
     kind = type("Unreadable", (TrainingRun,), {fact: property(unreadable)})
     run = kind("unreadable", computing().data)
-    return tuple(name for name in CHECKS if "not to be read here" in said(name, run).message)
+    return tuple(name for name in CHECKS if "not to be read here" in result_of(name, run).message)
 
 
 def verdicts(run: TrainingRun) -> Mapping[str, str]:
     """Every check's result."""
-    return {name: said(name, run).verdict.value for name in CHECKS}
+    return {name: result_of(name, run).verdict.value for name in CHECKS}
 
 
 def ranks_named(run: TrainingRun) -> list[int]:
     """The ranks named as slow."""
-    result = said("run.slow_rank", run)
+    result = result_of("run.slow_rank", run)
     return [int(device.split()[1]) for device in result.devices] if result.verdict.value in ("fail", "concern") else []

@@ -7,7 +7,7 @@ from pathlib import Path
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 
 # Lines as epfLLM/Megatron-LLM#11 and awsome-distributed-training quote them.
 MEGATRON = (
@@ -70,7 +70,7 @@ def finite(folder: Path, *texts: str, names: tuple[str, ...] = ()) -> Result:
         path = folder / (names[number] if names else f"{number}.log")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return said("run.loss_finite", read_run([str(folder)]))
+    return result_of("run.loss_finite", read_run([str(folder)]))
 
 
 def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.rank_processes import MAX_JOBS, RankLook, RankProcesses, RankSeen, look_of
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.recorded import dumped
 from tests.training_run.watched import of_every_gpu, stuck
 from tests.training_run.watched_ranks import (
@@ -41,7 +41,7 @@ CHECK = "run.first_missing"
     ],
 )
 def test_a_rank_is_named_that_does_otherwise_than_all_others_which_wait(doing: Doing | None, words: str) -> None:
-    result = said(CHECK, seen(hanging(rank2=doing)))
+    result = result_of(CHECK, seen(hanging(rank2=doing)))
     assert (result.verdict, words in result.message) == (Verdict.CONCERN, True), result.message
     assert "rank 2 is on gpu001" in result.message
 
@@ -70,7 +70,7 @@ def test_a_rank_is_named_that_does_otherwise_than_all_others_which_wait(doing: D
     ],
 )
 def test_nobody_is_named_where_that_does_not_tell(run: Callable[[], TrainingRun], words: str) -> None:
-    result = said(CHECK, run())
+    result = result_of(CHECK, run())
     assert (result.verdict, words in result.message) == (Verdict.INCOMPLETE, True), result.message
 
 
@@ -79,7 +79,7 @@ def test_a_look_that_comes_while_a_run_is_killed_changes_nothing() -> None:
     for rank, state in enumerate("ZRRS"):
         used = run.data.processes.latest[rank].cpu_s
         run.data.processes.add(RankSeen("gpu001", BEGAN_S + 20 * 60, RankLook(rank, 4, JOB, state, "", used)))
-    result = said(CHECK, run)
+    result = result_of(CHECK, run)
     assert (result.verdict, "rank 2 is stopped by a signal" in result.message) == (Verdict.CONCERN, True), (
         result.message
     )
@@ -87,14 +87,14 @@ def test_a_look_that_comes_while_a_run_is_killed_changes_nothing() -> None:
 
 def test_a_rank_that_computes_between_two_looks_does_not_wait() -> None:
     run = seen(lambda rank, minute: ("S", "futex_do_wait", 0.4 * (minute % 4 == 0)) if rank != 2 else SLEEPS)
-    assert said(CHECK, run).verdict is Verdict.INCOMPLETE
+    assert result_of(CHECK, run).verdict is Verdict.INCOMPLETE
 
 
 def test_a_rank_that_changes_what_it_does_is_not_named() -> None:
     run = seen(
         lambda rank, minute: (SLEEPS if minute % 4 else READS) if rank == 2 and minute >= 5 else hanging()(rank, minute)
     )
-    result = said(CHECK, run)
+    result = result_of(CHECK, run)
     assert result.verdict is Verdict.INCOMPLETE
     assert "rank 2 changed meanwhile" in result.message
 
@@ -102,7 +102,7 @@ def test_a_rank_that_changes_what_it_does_is_not_named() -> None:
 def test_all_ranks_of_a_node_are_named_together_where_all_others_wait() -> None:
     stopped = {f"rank{rank}": STOPPED for rank in (4, 5, 6, 7)}
     run = seen(hanging(**stopped), ranks=12, size=12, nodes=lambda rank: f"gpu00{rank // 4}")
-    result = said(CHECK, run)
+    result = result_of(CHECK, run)
     assert (result.verdict, "rank 7 is stopped by a signal" in result.message) == (Verdict.CONCERN, True)
 
 
@@ -113,15 +113,15 @@ def test_ranks_of_nccl_which_compute_while_they_wait_need_their_gpus_to_tell() -
 
     waiting = seen(doing, minutes=40, gpus=stuck)
     busy = seen(doing, minutes=40, gpus=of_every_gpu())
-    assert said(CHECK, waiting).verdict is Verdict.CONCERN
-    assert "and others wait for their GPUs for" in said(CHECK, waiting).message
-    assert said(CHECK, busy).verdict is Verdict.INCOMPLETE
+    assert result_of(CHECK, waiting).verdict is Verdict.CONCERN
+    assert "and others wait for their GPUs for" in result_of(CHECK, waiting).message
+    assert result_of(CHECK, busy).verdict is Verdict.INCOMPLETE
 
 
 def test_a_rank_that_left_no_dump_is_said_to_be_stopped() -> None:
     run = seen(hanging(rank1=STOPPED))
     run.data.dumps.update(dumped({0: {"1": (91, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}).data.dumps)
-    result = said(CHECK, run)
+    result = result_of(CHECK, run)
     assert (result.verdict, "rank 1 is stopped by a signal" in result.message) == (Verdict.CONCERN, True), (
         result.message
     )
@@ -132,7 +132,7 @@ def test_what_a_rank_does_tells_a_program_that_is_stuck_from_one_that_computes()
     for doing, part in ((SLEEPS, "; rank 1 is in hrtimer_nanosleep"), (COMPUTES, "; rank 1 is computing")):
         run = seen(hanging(rank1=doing))
         run.data.dumps.update(dumps)
-        result = said(CHECK, run)
+        result = result_of(CHECK, run)
         assert (result.verdict, part in result.message) == (Verdict.FAIL, True), result.message
 
 

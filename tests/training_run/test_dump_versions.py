@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.recorded import Reached, dump
 
 # Rank 1 does not reach collective 51 of all ranks.
@@ -86,7 +86,7 @@ def written(folder: Path, dumps: Mapping[int, Any], *, as_json: bool = False) ->
 @pytest.mark.parametrize("change", [change for _, change in VERSIONS], ids=[name for name, _ in VERSIONS])
 def test_the_rank_that_is_behind_is_named_in_each_version(tmp_path: Path, change: Change) -> None:
     dumps = {rank: change(dump(rank, reached, keeps_ended=True)) for rank, reached in BEHIND.items()}
-    result = said("run.first_missing", written(tmp_path, dumps))
+    result = result_of("run.first_missing", written(tmp_path, dumps))
     assert result.verdict is Verdict.FAIL, result.message
     assert result.message.startswith("rank 1 missing in all_reduce 51 of ")
 
@@ -121,14 +121,14 @@ def test_calls_that_were_coalesced_end_with_the_call_that_coalesces_them(tmp_pat
     dumps = {rank: ring(*ended, *([operation("all_reduce", 6, "started")] if rank != 2 else [])) for rank in range(3)}
     run = written(tmp_path, dumps)
     assert run.missing.ranks == (2,)
-    assert said("run.first_missing", run).message.startswith("rank 2 missing in all_reduce 6 of default_pg")
+    assert result_of("run.first_missing", run).message.startswith("rank 2 missing in all_reduce 6 of default_pg")
 
 
 def test_what_ended_before_a_later_call_of_the_group_waits_no_more(tmp_path: Path) -> None:
     dumps = {
         rank: ring(operation("broadcast", 5, "started"), operation("broadcast", 6, "completed")) for rank in (0, 1, 2)
     }
-    assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
+    assert result_of("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
 
 
 def test_a_rank_to_which_others_wait_to_send_and_that_waits_for_nobody_is_named(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_rank_to_which_others_wait_to_send_and_that_waits_for_nobody_is_named(
         ),
         2: ring(operation("recv 2<-1", 12, "completed", is_p2p=True)),
     }
-    result = said("run.first_missing", written(tmp_path, dumps))
+    result = result_of("run.first_missing", written(tmp_path, dumps))
     assert result.message.startswith("rank 2 missing in send to rank 2 41 of default_pg (rank 1 waiting)")
 
 
@@ -149,18 +149,18 @@ def test_ranks_that_wait_for_each_other_do_not_fail_but_are_incomplete(tmp_path:
         1: ring(operation("recv 1<-0", 40, "started", is_p2p=True)),
         2: ring(),
     }
-    assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.INCOMPLETE
+    assert result_of("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.INCOMPLETE
 
 
 def test_a_batch_of_sends_has_ended_when_the_call_that_coalesces_it_has(tmp_path: Path) -> None:
     sends = [operation(f"send 0->{peer}", 9, "scheduled", is_p2p=True) for peer in (1, 2)]
     dumps = {rank: ring(*sends, operation("coalesced", 9, "completed", is_p2p=True)) for rank in range(3)}
-    assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
+    assert result_of("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
 
 
 def test_dumps_of_gloo_name_the_rank_that_does_not_come(tmp_path: Path) -> None:
     dumps = {rank: of_gloo(dump(rank, {"0": reached["0"]}, keeps_ended=True)) for rank, reached in BEHIND.items()}
-    result = said("run.first_missing", written(tmp_path, dumps, as_json=True))
+    result = result_of("run.first_missing", written(tmp_path, dumps, as_json=True))
     assert result.message == (
         "rank 1 missing in all_reduce 51 of default_pg (ranks 0, 2, 3 waiting); expected every rank to come"
     )
@@ -168,4 +168,4 @@ def test_dumps_of_gloo_name_the_rank_that_does_not_come(tmp_path: Path) -> None:
 
 def test_dumps_of_gloo_without_a_wait_name_nobody(tmp_path: Path) -> None:
     dumps = {rank: of_gloo(dump(rank, {"0": (50, 50)}, keeps_ended=True)) for rank in range(4)}
-    assert said("run.first_missing", written(tmp_path, dumps, as_json=True)).verdict is Verdict.PASS
+    assert result_of("run.first_missing", written(tmp_path, dumps, as_json=True)).verdict is Verdict.PASS

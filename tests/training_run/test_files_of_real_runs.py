@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.steps import StepTime, drift
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import deepspeed, megatron, titan
 
 
@@ -48,7 +48,7 @@ def test_a_job_that_began_again_on_another_node_is_read_and_no_node_is_named(tmp
         },
     )
     assert run.data.notes[0].startswith("rank 0 was on gpu001, GPU 0, then on gpu007, GPU 0, and 3 more ranks like it")
-    message = said("run.slow_rank", run).message
+    message = result_of("run.slow_rank", run).message
     assert ("rank 3: computes 1.5" in message, "gpu00" in message) == (True, False), message
 
 
@@ -78,7 +78,7 @@ def test_a_loss_beside_rewards_may_grow_from_nothing(tmp_path: Path, extra: str,
         f"{{'loss': {1e-6 * 1.03**step:.9f}, {norm}'learning_rate': 1e-06, {extra}, 'epoch': {step / 400:.4f}}}\n"
         for step in range(1, 401)
     ]
-    assert said("run.loss_spikes", run_of(tmp_path, {"train.log": "".join(rows)})).verdict.value == verdict
+    assert result_of("run.loss_spikes", run_of(tmp_path, {"train.log": "".join(rows)})).verdict.value == verdict
 
 
 def test_a_loss_of_multi_token_prediction_is_not_that_of_the_model(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.training_run.formats import logs
 from clusterproof.plugins.training_run.formats.frameworks import FRAMEWORKS
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import lasting, read
 
 
@@ -154,7 +154,7 @@ def test_steps_losses_and_norms_are_read(tmp_path: Path, printed: Printed) -> No
 @EACH
 def test_a_loss_that_is_no_number_fails(tmp_path: Path, printed: Printed) -> None:
     text = "".join(printed.line.format(step, "nan" if step > 5 else "2.5") for step in range(1, 9))
-    result = said("run.loss_finite", read(tmp_path, text))
+    result = result_of("run.loss_finite", read(tmp_path, text))
     assert result.verdict.value == "fail"
     assert f"the loss is nan from step {6 * printed.times} on, in 3 of 8 lines" in result.message
 
@@ -164,7 +164,7 @@ def test_a_loss_that_is_no_number_fails(tmp_path: Path, printed: Printed) -> Non
 def test_a_loss_that_a_bar_pads_fails_too(tmp_path: Path, name: str, value: str) -> None:
     line = next(printed.line for printed in LINES if printed.name == name)
     text = "".join(line.format(step, f"{value}.0" if step > 5 else "2.35") for step in range(1, 9))
-    result = said("run.loss_finite", read(tmp_path, text))
+    result = result_of("run.loss_finite", read(tmp_path, text))
     assert result.message.startswith(f"rank 0: the loss is {value} from step 6 on, in 3 of 8 lines"), result.message
 
 
@@ -173,7 +173,7 @@ def test_a_number_with_commas_counts_whole(tmp_path: Path) -> None:
     text = "".join(
         line.format(step, "2.5").replace("0.0044", "1,234" if step == 150 else "1.5") for step in range(1, 201)
     )
-    message = said("run.loss_spikes", read(tmp_path, text)).message
+    message = result_of("run.loss_spikes", read(tmp_path, text)).message
     assert "the norm of the gradients is 1.23e+03 at step 150, 822.7 times the largest" in message, message
 
 
@@ -210,7 +210,7 @@ def test_a_loss_of_the_critic_that_is_no_number_fails(tmp_path: Path) -> None:
         "actor/entropy", "critic/vf_loss:{2} - critic/grad_norm:{2} - actor/entropy"
     )
     text = "".join(line.format(step, "2.5", "nan" if step > 5 else "0.1") for step in range(1, 9))
-    result = said("run.loss_finite", read(tmp_path, text))
+    result = result_of("run.loss_finite", read(tmp_path, text))
     assert result.message.startswith("the critic: the loss is nan from step 6 on, in 3 of 8 lines; expected a number")
 
 
@@ -247,11 +247,11 @@ def test_the_steps_of_a_bar_are_counted_through_all_epochs(tmp_path: Path) -> No
         for epoch in range(3)
         for step in range(1, 19)
     )
-    message = said("run.loss_finite", read(tmp_path, text)).message
+    message = result_of("run.loss_finite", read(tmp_path, text)).message
     assert message.startswith("rank 0: the loss is nan from step 37 on, in 18 of 54 lines"), message
 
 
 def test_losses_of_an_evaluation_are_none_of_training(tmp_path: Path) -> None:
     line = next(printed.line for printed in LINES if printed.name.startswith("OLMo"))
     text = line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
-    assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"
+    assert result_of("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"

@@ -13,12 +13,12 @@ from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import Sample, Samples
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.watched import BEGAN_S, Change, as_ever, leaking, of_every_gpu, of_gpu, readings, stuck, watched
 
 
 def verdict(check: str, run: TrainingRun) -> str:
-    return said(check, run).verdict.value
+    return result_of(check, run).verdict.value
 
 
 @pytest.mark.long
@@ -40,7 +40,7 @@ def test_many_gpus_whose_memory_grows_are_counted() -> None:
     data = RunData()
     every = ((metric, at, gpu) for metric in (of_run.GPU, of_run.MEMORY) for at in range(90) for gpu in range(12))
     data.add((Sample("gpu001", metric, f"gpu{gpu}", 60.0 * at, 50.0 + at / 4) for metric, at, gpu in every), "made up")
-    message = said("run.gpu_memory_growth", TrainingRun("made-up", data)).message
+    message = result_of("run.gpu_memory_growth", TrainingRun("made-up", data)).message
     assert message.count("points more each hour") == 8
     assert ", and 4 more; expected memory that does not grow" in message
 
@@ -65,8 +65,8 @@ def test_a_batch_is_not_said_to_be_small_where_the_gpus_wait_for_cpus() -> None:
 
 @pytest.mark.long
 def test_without_tensor_cores_sampled_the_batch_is_judged_by_use_memory_and_cpus_if_these_are() -> None:
-    assert said("run.batch_size", watched(without=(of_run.TENSOR,))).verdict.value == "pass"
-    result = said("run.batch_size", watched(without=(of_run.TENSOR, of_run.CPU)))
+    assert result_of("run.batch_size", watched(without=(of_run.TENSOR,))).verdict.value == "pass"
+    result = result_of("run.batch_size", watched(without=(of_run.TENSOR, of_run.CPU)))
     assert result.verdict.value == "incomplete"
     assert "GPM, on Hopper and later" in result.message
 
@@ -102,7 +102,7 @@ def test_gpus_that_hardware_slows_down_with_most_others_are_named_though_nothing
         is_slowed = gpu >= (healthy if node == "gpu001" else 0)
         return {of_run.CLOCK: 1_200.0, of_run.SLOWED: 100.0} if is_slowed else {}
 
-    result = said("run.slow_clock", watched(change, without=without))
+    result = result_of("run.slow_clock", watched(change, without=without))
     first = "gpu001 gpu3" if healthy else "gpu001 gpu0"
     assert result.verdict.value == "fail", result.message
     assert f"{first} busy for 60 min, slowed by hardware 100 % of it" in result.message
@@ -130,7 +130,7 @@ def test_a_node_that_was_sampled_for_three_minutes_hides_nothing_of_the_others_a
         )
         data = RunData()
         data.add(chain(readings(of_run_), late), "made up")
-        result = said(check, TrainingRun("made-up", data))
+        result = result_of(check, TrainingRun("made-up", data))
         assert result.verdict.value == expected, result.message
         assert expected != "incomplete" or "gpu009 gpu0" in result.message, result.message
 
@@ -180,7 +180,7 @@ def test_an_evaluation_of_nine_minutes_on_no_gpu_is_no_hang() -> None:
 @pytest.mark.long
 def test_power_and_the_network_show_hanging_where_there_is_no_gpm() -> None:
     assert verdict("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK))) == "fail"
-    lacking = said("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK, of_run.NETWORK)))
+    lacking = result_of("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK, of_run.NETWORK)))
     assert lacking.verdict.value == "incomplete"
 
 

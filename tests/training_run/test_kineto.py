@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.formats.kineto import union, within, without
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import labelled, said
+from tests.training_run.builders import labelled, result_of
 from tests.training_run.recorded import Event, event, step_events, ten_steps, trace
 
 
@@ -28,9 +28,9 @@ def read(folder: Path, text: str | bytes) -> TrainingRun:
 @pytest.mark.long
 def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
     run = read_run([str(labelled("kineto/resnet50_num_workers_0.pt.trace.json.gz"))])
-    result = said("run.data_wait", run)
+    result = result_of("run.data_wait", run)
     assert result.message == "rank 0 waits for data for 33.9 % of its steps; expected at most 5 %"
-    assert said("run.comm_exposed", run).verdict.value == "not applicable"
+    assert result_of("run.comm_exposed", run).verdict.value == "not applicable"
 
 
 @pytest.mark.long
@@ -47,7 +47,7 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
 def test_real_traces_of_jobs_have_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
     run = read_run([str(labelled(file))])
     assert set(run.data.positions) == ranks
-    assert said("run.comm_exposed", run).verdict.value == verdict
+    assert result_of("run.comm_exposed", run).verdict.value == verdict
 
 
 def test_steps_the_wait_for_data_and_what_is_not_hidden_are_read(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_steps_the_wait_for_data_and_what_is_not_hidden_are_read(tmp_path: Path)
     assert {step: round(seconds, 6) for step, (seconds, _) in run.data.steps[3].items()} == dict.fromkeys(
         range(10), 0.001
     )
-    assert said("run.data_wait", run).message.startswith("rank 3 waits for data for 10")  # then a kernel runs
-    assert said("run.comm_exposed", run).message.startswith("rank 3: in 30")
+    assert result_of("run.data_wait", run).message.startswith("rank 3 waits for data for 10")  # then a kernel runs
+    assert result_of("run.comm_exposed", run).message.startswith("rank 3: in 30")
 
 
 def test_traces_that_do_not_say_their_rank_are_of_no_rank(tmp_path: Path) -> None:
@@ -66,27 +66,27 @@ def test_traces_that_do_not_say_their_rank_are_of_no_rank(tmp_path: Path) -> Non
         (tmp_path / f"gpu001_{4000 + number}.170000000.pt.trace.json").write_text(text, encoding="utf-8")
     run = read_run([str(tmp_path)])
     for check in ("run.slow_rank", "run.stragglers"):
-        result = said(check, run)
+        result = result_of(check, run)
         assert result.verdict.value == "incomplete"
         assert result.message.startswith("8 files do not say their rank, neither in themselves nor in their names")
-    assert said("run.comm_exposed", run).message.startswith("a rank that its files do not name: in 30")
+    assert result_of("run.comm_exposed", run).message.startswith("a rank that its files do not name: in 30")
     alone = read_run([str(tmp_path / "gpu001_4000.170000000.pt.trace.json")])
-    assert said("run.comm_exposed", alone).message.startswith("rank 0: in 30")
+    assert result_of("run.comm_exposed", alone).message.startswith("rank 0: in 30")
 
 
 def test_a_healthy_trace_passes(tmp_path: Path) -> None:
     run = read(tmp_path, gzip.compress(trace(ten_steps(loading=10, alone=50)).encode()))
-    assert said("run.data_wait", run).verdict.value == said("run.comm_exposed", run).verdict.value == "pass"
+    assert result_of("run.data_wait", run).verdict.value == result_of("run.comm_exposed", run).verdict.value == "pass"
 
 
 def test_a_reduction_that_is_a_kernel_of_pytorch_is_compute(tmp_path: Path) -> None:
     run = read(tmp_path, trace(ten_steps(compute="void at::native::reduce_kernel<512, 1>", alone=50)))
-    assert said("run.comm_exposed", run).verdict.value == "pass"
+    assert result_of("run.comm_exposed", run).verdict.value == "pass"
 
 
 def test_a_trace_without_a_loader_does_not_say_that_nothing_waits_for_data(tmp_path: Path) -> None:
     run = read(tmp_path, trace(recorded for recorded in ten_steps() if "DataLoader" not in recorded["name"]))
-    assert said("run.data_wait", run).verdict.value == "incomplete"
+    assert result_of("run.data_wait", run).verdict.value == "incomplete"
 
 
 def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
@@ -161,5 +161,7 @@ def test_a_wait_for_data_beside_kernels_that_run_costs_nothing(tmp_path: Path) -
             step[3] = event("gemm", 1000.0 * number + begins, 1000 - begins, "kernel")
         return [stretch for step in steps for stretch in step]
 
-    assert said("run.data_wait", read(tmp_path, trace(events(0)))).verdict.value == "pass"
-    assert said("run.data_wait", read(tmp_path, trace(events(300)))).message.startswith("rank 3 waits for data for 30")
+    assert result_of("run.data_wait", read(tmp_path, trace(events(0)))).verdict.value == "pass"
+    assert result_of("run.data_wait", read(tmp_path, trace(events(300)))).message.startswith(
+        "rank 3 waits for data for 30"
+    )

@@ -12,7 +12,7 @@ from clusterproof.plugins.training_run.collectives import ends_together, kind_of
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, Sample
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.recorded import NCCL, Event, all_to_all, event, ten_steps
 
 COMPUTES = [0.50, 0.444, 0.52, 0.47, 0.55, 0.49, 0.51, 0.874]  # of a step, by rank: the last one has most tables
@@ -32,7 +32,7 @@ def recommending(folder: Path, **how: Any) -> TrainingRun:
 
 
 def test_the_rank_that_waits_least_is_the_one_that_others_wait_for(tmp_path: Path) -> None:
-    result = said("run.comm_exposed", recommending(tmp_path))
+    result = result_of("run.comm_exposed", recommending(tmp_path))
     assert result.verdict.value == "concern"
     assert result.message == (
         "others wait for rank 7: only collectives run in 12.6 % of its steps, and in 55.6 % of those of rank 1; "
@@ -42,17 +42,17 @@ def test_the_rank_that_waits_least_is_the_one_that_others_wait_for(tmp_path: Pat
 
 def test_where_all_wait_alike_the_one_that_waits_longest_is_named(tmp_path: Path) -> None:
     run = written(tmp_path, {rank: all_to_all(rank, [0.5 + rank / 100 for rank in RANKS]) for rank in RANKS})
-    assert said("run.comm_exposed", run).message.startswith("rank 0: in 50 % of its steps only collectives run")
+    assert result_of("run.comm_exposed", run).message.startswith("rank 0: in 50 % of its steps only collectives run")
 
 
 def test_a_trace_of_few_steps_says_what_it_saw_and_is_incomplete(tmp_path: Path) -> None:
-    result = said("run.comm_exposed", recommending(tmp_path, steps=4))
+    result = result_of("run.comm_exposed", recommending(tmp_path, steps=4))
     assert result.verdict.value == "incomplete"
     assert result.message.startswith("in 55.6 % of 4 steps of rank 1 only collectives run; expected at least 5 steps")
 
 
 def test_traces_name_the_rank_that_comes_last_to_collectives(tmp_path: Path) -> None:
-    result = said("run.last_to_come", recommending(tmp_path, steps=20))
+    result = result_of("run.last_to_come", recommending(tmp_path, steps=20))
     assert result.verdict.value == "concern"
     assert result.message.startswith(
         "rank 7 comes last to 100 % of 60 collectives of 8 ranks (all, steps 0-19), which wait "
@@ -60,18 +60,18 @@ def test_traces_name_the_rank_that_comes_last_to_collectives(tmp_path: Path) -> 
 
 
 def test_kinds_of_which_none_is_frequent_are_taken_together(tmp_path: Path) -> None:
-    message = said("run.last_to_come", recommending(tmp_path)).message
+    message = result_of("run.last_to_come", recommending(tmp_path)).message
     assert message.startswith("rank 7 comes last to 100 % of 24 collectives of 8 ranks (all, steps 0-7)")
 
 
 def test_too_few_of_each_group_pass_nobody(tmp_path: Path) -> None:
-    result = said("run.last_to_come", recommending(tmp_path, steps=6))
+    result = result_of("run.last_to_come", recommending(tmp_path, steps=6))
     assert result.verdict.value == "incomplete"
     assert result.message.startswith("18 collectives that every rank recorded; expected at least 20")
 
 
 def test_a_rank_last_in_a_few_steps_is_reported_and_nobody_passes(tmp_path: Path) -> None:
-    result = said("run.last_to_come", recommending(tmp_path, steps=2))
+    result = result_of("run.last_to_come", recommending(tmp_path, steps=2))
     assert result.verdict.value == "incomplete"
     assert result.message == (
         "rank 7 comes last to 6 of 6 collectives of 8 ranks in fewer than 5 steps of a trace: too few to tell; "
@@ -82,16 +82,16 @@ def test_a_rank_last_in_a_few_steps_is_reported_and_nobody_passes(tmp_path: Path
 def test_an_all_to_all_that_is_called_send_recv_is_no_pipeline(tmp_path: Path) -> None:
     computes = [0.5] * 7 + [0.6]
     run = written(tmp_path, {rank: all_to_all(rank, computes, steps=20) for rank in RANKS})
-    result = said("run.slow_rank", run)
+    result = result_of("run.slow_rank", run)
     assert result.verdict.value == "fail"
     assert result.devices == ("rank 7",)
 
 
 def test_kernels_of_which_nothing_says_that_they_are_an_all_to_all_may_be_of_a_pipeline(tmp_path: Path) -> None:
     run = recommending(tmp_path, steps=20, names_it=False)
-    result = said("run.slow_rank", run)
+    result = result_of("run.slow_rank", run)
     assert (result.verdict.value, "which no trace has" in result.message) == ("incomplete", True)
-    assert said("run.last_to_come", run).verdict.value == "incomplete"
+    assert result_of("run.last_to_come", run).verdict.value == "incomplete"
 
 
 def named(rank: int, kind: str, kernel: str, *, steps: int = 8, late: int = 2, **more: Any) -> list[Event]:
@@ -134,7 +134,7 @@ def test_only_collectives_that_end_together_say_who_came_last(
     tmp_path: Path, kind: str, kernel: str, is_named: bool
 ) -> None:
     run = written(tmp_path, {rank: named(rank, kind, kernel) for rank in range(4)})
-    result = said("run.last_to_come", run)
+    result = result_of("run.last_to_come", run)
     assert result.verdict.value == ("concern" if is_named else "incomplete"), result.message
     assert ("rank 2 comes last" in result.message) is is_named
 
@@ -148,7 +148,7 @@ def test_collectives_are_matched_by_group_and_number(tmp_path: Path) -> None:
         for number, row in enumerate(row for row in rows if "args" in row):
             row["args"] |= {"Process Group Ranks": str(members), "Group size": 3, "Seq": 700 + number}
         traces[rank] = rows
-    result = said("run.last_to_come", written(tmp_path, traces))
+    result = result_of("run.last_to_come", written(tmp_path, traces))
     assert result.message.startswith(
         "rank 4 comes last to 100 % of 40 collectives of 3 ranks (3 data_parallel [3, 4, 5]), "
     )
@@ -176,7 +176,7 @@ def test_what_cannot_be_matched_names_nobody(tmp_path: Path, how: str) -> None:
         text = (tmp_path / "trace-3.json").read_text(encoding="utf-8").replace('"rank": 3', '"rank": 2')
         (tmp_path / "trace-3.json").write_text(text, encoding="utf-8")
         run = read_run([str(tmp_path)])
-    result = said("run.last_to_come", run)
+    result = result_of("run.last_to_come", run)
     assert result.verdict.value == "incomplete", result.message
 
 
@@ -185,7 +185,7 @@ def test_ranks_of_which_now_this_one_now_that_one_comes_last_pass(tmp_path: Path
     for rank, events in traces.items():
         for number, collective in enumerate(collective for collective in events if "args" in collective):
             collective["dur"] = 30.0 if number % 4 == rank else 150.0
-    assert said("run.last_to_come", written(tmp_path, traces)).verdict.value == "pass"
+    assert result_of("run.last_to_come", written(tmp_path, traces)).verdict.value == "pass"
 
 
 def test_a_rank_that_may_be_last_by_chance_is_not_named(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_rank_that_may_be_last_by_chance_is_not_named(tmp_path: Path) -> None:
         for number, collective in enumerate(collective for collective in events if "args" in collective):
             collective["args"] |= {"Process Group Ranks": "[0, 1, 2]", "Group size": 3}
             collective["dur"] = 30.0 if rank == (0, 0, 0, 1, 2)[number % 5] else 150.0
-    result = said("run.last_to_come", written(tmp_path, traces))
+    result = result_of("run.last_to_come", written(tmp_path, traces))
     assert (result.verdict.value, "perhaps by chance" in result.message) == ("incomplete", True)
 
 
@@ -203,12 +203,12 @@ def test_a_rank_that_may_be_last_by_chance_is_not_named(tmp_path: Path) -> None:
 def test_gpus_are_as_busy_as_their_kernels_run_where_none_was_sampled(tmp_path: Path, sampled: tuple[str, ...]) -> None:
     run = written(tmp_path, {rank: ten_steps() for rank in range(3)})
     run.data.add([Sample("gpu001", metric, "", 10.0 * at, 50.0) for metric in sampled for at in range(77)], "sar")
-    result = said("run.gpu_busy", run)
+    result = result_of("run.gpu_busy", run)
     assert result.verdict.value == "concern"
     assert result.message == (
         "kernels run in 60 % of the steps that were traced, in 60 % of those of rank 0; expected at least 70 %"
     )
-    assert said("run.gpu_busy", recommending(tmp_path)).verdict.value == "pass"
+    assert result_of("run.gpu_busy", recommending(tmp_path)).verdict.value == "pass"
 
 
 @pytest.mark.parametrize("how", ["few steps", "no kernels"])
@@ -218,7 +218,7 @@ def test_traces_that_do_not_say_how_busy_gpus_are_are_incomplete(tmp_path: Path,
         if how == "few steps"
         else [recorded for recorded in ten_steps() if recorded["cat"] != "kernel"]
     )
-    result = said("run.gpu_busy", written(tmp_path, {0: rows}))
+    result = result_of("run.gpu_busy", written(tmp_path, {0: rows}))
     assert result.verdict.value == "incomplete"
     assert ("expected at least 5: trace more" in result.message) is (how == "few steps")
 

@@ -14,7 +14,7 @@ from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.phases import phases
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import labelled, said
+from tests.training_run.builders import labelled, result_of
 from tests.training_run.recorded import event, ten_steps, trace
 
 TEN = ten_steps()
@@ -103,14 +103,14 @@ def computing(folder: Path, *more: str) -> TrainingRun:
     "other", ["ncclDevKernel_AllReduce_Sum_bf16", "void vllm::cross_device_reduce_1stage<c10::Half, 4>"]
 )
 def test_a_slow_gpu_is_named_by_its_kernels_and_none_by_those_that_wait_for_it(tmp_path: Path, other: str) -> None:
-    result = said("run.slow_rank", computing(tmp_path, other))
+    result = result_of("run.slow_rank", computing(tmp_path, other))
     assert result.verdict.value == "fail"
     assert result.devices == ("rank 3",)
 
 
 def test_nobody_is_named_where_ranks_may_be_of_several_pipeline_stages(tmp_path: Path) -> None:
     run = computing(tmp_path, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
-    assert said("run.slow_rank", run).verdict.value == "incomplete"
+    assert result_of("run.slow_rank", run).verdict.value == "incomplete"
     assert {phase.name for phase in phases(run.data)} == {"compute", "communication", "other"}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.training_run import RunError, collectives
 from clusterproof.plugins.training_run.reading import read_run
-from tests.training_run.builders import arriving, said
+from tests.training_run.builders import arriving, result_of
 
 
 def line(rank: int, number: int, us: float, ranks: int = 4, kind: str = "AllReduce", source: str = "kernel_gpu") -> str:
@@ -41,7 +41,7 @@ def test_the_rank_whose_kernel_is_shortest_came_last(tmp_path: Path) -> None:
         rows = [line(rank, number, (800.0 if rank == 2 else 5663.0) + random.random()) for number in range(150)]
         pairs = [json.dumps({"header": {}, "metadata": {}, "p2p_perf": {"p2p": "Send", "p2p_sn": 1}}) + "\n"]
         (tmp_path / f"worker-{rank}-pid48.log").write_text("".join(rows + pairs), encoding="utf-8")
-    result = said("run.last_to_come", read_run([str(tmp_path)]))
+    result = result_of("run.last_to_come", read_run([str(tmp_path)]))
     assert result.message.startswith(
         "rank 2 of communicator 0xad56c683b0c4ef (worker-2) comes last to 100 % of 150 collectives of 4 ranks"
     )
@@ -71,7 +71,7 @@ def test_only_what_ends_on_all_ranks_at_once_says_who_came_last(tmp_path: Path, 
     for rank in range(4):
         rows = [line(rank, number, 800.0 if rank == 0 else 5663.0, kind=kind) for number in range(150)]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
-    result = said("run.last_to_come", read_run([str(tmp_path)]))
+    result = result_of("run.last_to_come", read_run([str(tmp_path)]))
     assert result.verdict.value == ("concern" if is_named else "incomplete")
     if not is_named:
         assert result.message.startswith(f"no collective says who comes last: 600 of {kind}; expected AllReduce")
@@ -84,7 +84,7 @@ def test_broadcasts_among_them_change_nothing(tmp_path: Path) -> None:
         rows = [line(rank, number, 5000.0 + 400 * ((rank + number) % 4)) for number in range(150)]
         rows += [line(rank, number, 9.0 if rank == 0 else 900.0, kind="Broadcast") for number in range(600)]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
-    assert said("run.last_to_come", read_run([str(tmp_path)])).verdict.value == "pass"
+    assert result_of("run.last_to_come", read_run([str(tmp_path)])).verdict.value == "pass"
 
 
 def test_kinds_are_numbered_by_themselves(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_kinds_are_numbered_by_themselves(tmp_path: Path) -> None:
             for kind, us in (("AllGather", 100.0), ("ReduceScatter", 5000.0))
         ]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
-    message = said("run.last_to_come", read_run([str(tmp_path)])).message
+    message = result_of("run.last_to_come", read_run([str(tmp_path)])).message
     assert "(worker-2) comes last to 100 % of 200 collectives of 4 ranks" in message
 
 
@@ -105,7 +105,7 @@ def test_what_a_cpu_has_timed_says_nothing(tmp_path: Path, source: str) -> None:
     for rank in range(4):
         rows = [line(rank, number, 800.0 if rank == 2 else 5663.0, source=source) for number in range(150)]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
-    result = said("run.last_to_come", read_run([str(tmp_path)]))
+    result = result_of("run.last_to_come", read_run([str(tmp_path)]))
     assert (result.verdict.value, "600 of AllReduce that a CPU timed" in result.message) == ("incomplete", True)
 
 
@@ -113,7 +113,7 @@ def test_a_rank_without_a_file_leaves_it_open(tmp_path: Path) -> None:
     for rank in range(3):
         text = "".join(line(rank, number, 100 + rank) for number in range(150))
         (tmp_path / f"{rank}.log").write_text(text, encoding="utf-8")
-    result = said("run.last_to_come", read_run([str(tmp_path)]))
+    result = result_of("run.last_to_come", read_run([str(tmp_path)]))
     assert result.verdict.value == "incomplete"
     assert result.message.startswith("0 collectives that every rank recorded; expected at least 100")
 
@@ -122,7 +122,7 @@ def test_a_long_run_keeps_every_second_collective(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(collectives, "MAX_KEPT", 150)
     run = arriving(3, calls=400)
     assert len(run.data.arrivals.seen) <= 150
-    assert said("run.last_to_come", run).message.startswith("rank 3 of communicator")
+    assert result_of("run.last_to_come", run).message.startswith("rank 3 of communicator")
 
 
 @pytest.mark.parametrize(
@@ -150,5 +150,5 @@ def test_two_communicators_with_too_few_collectives_pass_nobody(tmp_path: Path) 
         rows = [line(rank, number, 100.0 + rank) for number in range(60)]
         rows += [row.replace("0xad56c683b0c4ef", "0xbeef") for row in rows]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
-    result = said("run.last_to_come", read_run([str(tmp_path)]))
+    result = result_of("run.last_to_come", read_run([str(tmp_path)]))
     assert result.message.startswith("60 collectives that every rank recorded; expected at least 100")

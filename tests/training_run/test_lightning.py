@@ -10,7 +10,7 @@ from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.reading import format_of, read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 
 HEAD = "epoch,grad_2.0_norm_total,step,train_loss_epoch,train_loss_step,val_loss\n"
 
@@ -32,8 +32,8 @@ def read(folder: Path, text: str, name: str = "metrics.csv") -> TrainingRun:
 def test_rows_of_training_are_read_and_those_of_validation_are_not(tmp_path: Path) -> None:
     run = read(tmp_path, metrics(150))
     assert (run.data.losses.losses[0, False].lines, run.data.losses.norms[0, False].lines) == (150, 150)
-    assert {said(check, run).verdict.value for check in ("run.loss_finite", "run.loss_spikes")} == {"pass"}
-    assert said("run.loss_finite", read(tmp_path, metrics(150, bad=4))).message == (
+    assert {result_of(check, run).verdict.value for check in ("run.loss_finite", "run.loss_spikes")} == {"pass"}
+    assert result_of("run.loss_finite", read(tmp_path, metrics(150, bad=4))).message == (
         "rank 0: the loss is nan from step 146 on, in 4 of 150 lines; expected a number"
     )
 
@@ -51,7 +51,7 @@ def test_a_later_version_of_the_folder_is_not_compared_with_the_one_before(tmp_p
         (tmp_path / version / "metrics.csv").write_text(HEAD + rows, encoding="utf-8")
     run = read_run([str(tmp_path)])
     assert [series.lines for series in run.data.losses.losses.values()] == [150, 150]
-    assert said("run.loss_spikes", run).verdict.value == "pass"
+    assert result_of("run.loss_spikes", run).verdict.value == "pass"
 
 
 @pytest.mark.parametrize("head", ["epoch,step,val_loss\n", "epoch,batch,train_loss\n", "name,step,loss\n"])
@@ -78,7 +78,7 @@ def test_losses_of_ones_own_code_are_read_without_the_durations_of_steps(
     tmp_path: Path, head: str, line: str, none: str
 ) -> None:
     text = "".join(line.format(step=step, loss=none if step > 50 else 2.5, minute=step - 10) for step in range(10, 60))
-    result = said("run.loss_finite", read(tmp_path, head + text, "own.log"))
+    result = result_of("run.loss_finite", read(tmp_path, head + text, "own.log"))
     assert result.message == "rank 0: the loss is nan from step 51 on, in 9 of 50 lines; expected a number"
 
 
@@ -88,7 +88,7 @@ def test_losses_of_ones_own_code_are_read_without_the_durations_of_steps(
 )
 def test_a_loss_that_is_no_number_any_more_does_not_pass(tmp_path: Path, head: str, line: str, none: str) -> None:
     text = "".join(line.format(step=step, loss=none if step > 50 else 2.5) for step in range(10, 60))
-    result = said("run.loss_finite", read(tmp_path, head + text, "own.log"))
+    result = result_of("run.loss_finite", read(tmp_path, head + text, "own.log"))
     assert result.message.startswith("rank 0: the last 9 of its lines have no loss"), result.message
 
 

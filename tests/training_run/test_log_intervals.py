@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.suite.training_run import RunHeader
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import MEGATRON, megatron, read, titan
 
 STEPS, SAVE_EACH = 1000, 100
@@ -34,7 +34,7 @@ def every(interval: int) -> range:
 
 
 def spent(run: TrainingRun, check: str) -> str:
-    return said(check, run).message.partition(";")[0]
+    return result_of(check, run).message.partition(";")[0]
 
 
 INTERVALS = pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_run_has_as_many_steps_and_spends_as_much_on_checkpoints(tmp_path: Pat
     assert sum(step.times for step in run.every_step) == STEPS
     share = run.share("checkpoint")
     assert (share.times, share.seconds, share.of) == pytest.approx((10, 40, 1040))
-    assert said("run.checkpoint_share", run).verdict.value == "pass"
+    assert result_of("run.checkpoint_share", run).verdict.value == "pass"
 
 
 @pytest.mark.long
@@ -69,7 +69,7 @@ def test_what_it_says_of_checkpoints_the_start_and_data_is_the_same(tmp_path: Pa
 def test_what_is_lost_in_long_steps_does_not_depend_on_how_often_it_is_logged(tmp_path: Path, interval: int) -> None:
     seconds = [31.0 if step % 200 == 50 else 1.0 for step in range(1, STEPS + 1)]
     lines = [megatron(step, 1000 * sum(seconds[step - interval : step]) / interval) for step in every(interval)]
-    result = said("run.step_outliers", read(tmp_path, "".join(lines)))
+    result = result_of("run.step_outliers", read(tmp_path, "".join(lines)))
     assert result.verdict.value == "concern"
     assert "13.1 % of the time is lost" in result.message or "13.2 %" in result.message
 
@@ -78,7 +78,7 @@ def test_what_is_lost_in_long_steps_does_not_depend_on_how_often_it_is_logged(tm
 @pytest.mark.parametrize("interval", [1, 2, 10])
 def test_a_change_that_stays_is_found_at_its_step(tmp_path: Path, interval: int) -> None:
     lines = [megatron(step, 1200.0 if step > 500 else 1000.0) for step in every(interval)]
-    message = said("run.step_drift", read(tmp_path, "".join(lines))).message
+    message = result_of("run.step_drift", read(tmp_path, "".join(lines))).message
     assert message.startswith("from step 501 on steps take 1.2 s, 1.2 times the 1 s before")
 
 
@@ -86,7 +86,7 @@ def test_few_lines_of_many_steps_are_incomplete_and_say_what_to_log(tmp_path: Pa
     run = read(tmp_path, logged(every(100)))
     message = "9 lines that stand for 900 steps; expected at least"
     for check in ("run.step_outliers", "run.step_drift"):
-        result = said(check, run)
+        result = result_of(check, run)
         assert result.verdict.value == "incomplete"
         assert result.message.startswith(message)
         assert "--log-interval" in result.message
@@ -95,7 +95,7 @@ def test_few_lines_of_many_steps_are_incomplete_and_say_what_to_log(tmp_path: Pa
 def test_time_that_is_lost_within_lines_is_no_pass(tmp_path: Path) -> None:
     """One step of ten takes twice as long: that raises the mean of two in ten lines by a tenth."""
     lines = [megatron(step, 1160.0 if step % 50 == 0 else 1000.0) for step in every(10)]
-    result = said("run.step_outliers", read(tmp_path, "".join(lines)))
+    result = result_of("run.step_outliers", read(tmp_path, "".join(lines)))
     assert result.verdict.value == "incomplete"
     assert "log each step" in result.message
 
@@ -139,8 +139,11 @@ def test_steps_that_take_longer_as_they_do_more_are_neither_outliers_nor_a_drift
         return "".join([*lines, *(megatron(step, ms).replace(before, after) for step in range(651, 901))])
 
     run = read(tmp_path, text(1000))
-    assert [said(check, run).verdict.value for check in ("run.step_outliers", "run.step_drift")] == ["pass", "pass"]
-    slower = said("run.step_drift", read(tmp_path, text(1300))).message
+    assert [result_of(check, run).verdict.value for check in ("run.step_outliers", "run.step_drift")] == [
+        "pass",
+        "pass",
+    ]
+    slower = result_of("run.step_drift", read(tmp_path, text(1300))).message
     assert slower.startswith("from step 651 on steps take 1.3 s, 1.3 times the 1 s before")
 
 
@@ -182,7 +185,7 @@ def test_a_restart_within_a_log_counts_what_was_done_twice_as_time_and_once_as_s
 @pytest.mark.long
 def test_several_starts_are_not_one_long_start(tmp_path: Path) -> None:
     text = (MEGATRON + "".join(megatron(step, 1000) for step in range(10, 5001, 10))) * 20
-    assert said("run.init_time", read(tmp_path, text)).verdict.value == "pass"
+    assert result_of("run.init_time", read(tmp_path, text)).verdict.value == "pass"
 
 
 def test_the_load_of_a_checkpoint_is_a_part_of_the_setup_of_the_model(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import MEGATRON, SAVED, breakdown, deepspeed, lasting, megatron, read, titan
 
 
@@ -42,11 +42,13 @@ def test_timers_of_megatron_give_the_start_the_wait_for_data_and_checkpoints(tmp
     assert {name for _, name in run.data.parts} == {"init", "data", "checkpoint"}
     assert run.data.parts[0, "init"][1][0] == pytest.approx(74.648, abs=0.001)
     assert lasting(run)[50] == 9.162
-    assert said("run.data_wait", run).message.startswith("a rank that its files do not name waits for data for 12.8 %")
-    assert said("run.checkpoint_share", run).message.startswith(
+    assert result_of("run.data_wait", run).message.startswith(
+        "a rank that its files do not name waits for data for 12.8 %"
+    )
+    assert result_of("run.checkpoint_share", run).message.startswith(
         "a rank that its files do not name spends 14 % of its time on 4 checkpoints"
     )
-    assert said("run.step_outliers", run).verdict.value == "pass"
+    assert result_of("run.step_outliers", run).verdict.value == "pass"
 
 
 def test_a_timer_on_the_line_of_its_head_is_read_too(tmp_path: Path) -> None:
@@ -133,12 +135,12 @@ def test_a_log_whose_first_iteration_comes_late_is_known_all_the_same(tmp_path: 
 def test_a_loss_that_is_no_number_is_read(tmp_path: Path, words: str, verdict: str) -> None:
     bad = megatron(9, 500).replace("lm loss: 2.504220E+00 | loss scale: 1.0 | grad norm: 0.231", words)
     run = read(tmp_path, "".join(megatron(step, 500) for step in range(1, 9)) + bad)
-    assert said("run.loss_finite", run).verdict.value == verdict
+    assert result_of("run.loss_finite", run).verdict.value == verdict
 
 
 def test_a_loss_of_torchtitan_that_is_no_number_is_read(tmp_path: Path) -> None:
     text = "".join(titan(step, step) for step in range(1, 9)) + titan(9, 9).replace("6.0388", "nan")
-    assert said("run.loss_finite", read(tmp_path, text)).message == (
+    assert result_of("run.loss_finite", read(tmp_path, text)).message == (
         "rank 0: the loss is nan from step 9 on, in 1 of 9 lines; expected a number"
     )
 
@@ -147,7 +149,7 @@ def test_gradients_that_are_no_numbers_in_the_last_lines_are_a_concern(tmp_path:
     lines = [
         megatron(step, 500).replace("norm: 0.231", "norm: nan" if step > 5 else "norm: 0.231") for step in range(9)
     ]
-    assert said("run.loss_finite", read(tmp_path, "".join(lines))).verdict.value == "concern"
+    assert result_of("run.loss_finite", read(tmp_path, "".join(lines))).verdict.value == "concern"
 
 
 def test_steps_of_deepspeed_are_as_long_as_the_time_between_their_lines(tmp_path: Path) -> None:
@@ -214,5 +216,5 @@ def test_a_line_of_nemos_is_one_step_with_its_time_and_the_loss_of_training(tmp_
 def test_a_loss_of_nemos_that_is_no_number_fails(tmp_path: Path) -> None:
     lines = [NEMO.format(step, "nan" if step > 40 else 2.5, 6.08) for step in range(60)]
     (tmp_path / "log.out").write_text("".join(lines), encoding="utf-8")
-    result = said("run.loss_finite", read_run([str(tmp_path)]))
+    result = result_of("run.loss_finite", read_run([str(tmp_path)]))
     assert result.message.startswith("rank 0: the loss is nan from step 41 on, in 19 of 60 lines")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.training_run.reading import read_run
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import finite, megatron, read, titan
 
 LOSS, NORM = "lm loss: 2.504220E+00 |", "grad norm: 0.231 |"
@@ -217,8 +217,8 @@ def test_losses_that_begin_again_are_no_spike(tmp_path: Path, files: int, times:
     for number in range(files):
         (tmp_path / f"{number}.log").write_text("".join(lines * times), encoding="utf-8")
     run = read_run([str(tmp_path)])
-    assert said("run.loss_finite", run).verdict.value == "pass"
-    assert "the loss is" not in said("run.loss_spikes", run).message
+    assert result_of("run.loss_finite", run).verdict.value == "pass"
+    assert "the loss is" not in result_of("run.loss_spikes", run).message
 
 
 def test_a_time_that_is_none_leaves_the_loss_on_its_line(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_loss_is_compared_with_that_before_the_checkpoint_it_goes_on_from(
     texts = resumed(value)
     for name, text in zip(names, ("".join(texts),) if len(names) == 1 else texts, strict=True):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    result = said("run.loss_spikes", read_run([str(tmp_path)]))
+    result = result_of("run.loss_spikes", read_run([str(tmp_path)]))
     assert (result.verdict.value, "is 30 at step 380, 14.3 times" in result.message) == (verdict, verdict != "pass")
 
 
@@ -262,7 +262,7 @@ def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_pat
     losses = {step: f"lm loss: {1 + 2000 / (step + 200):.4f} |" for step in range(1, 1001)}
     steps = [*range(1, 1001), *range(200, 1001)]
     text = "".join(iteration(step, loss=losses[step]) for step in steps)
-    assert said("run.loss_spikes", read(tmp_path, text)).verdict.value == "pass"
+    assert result_of("run.loss_spikes", read(tmp_path, text)).verdict.value == "pass"
 
 
 @pytest.mark.long
@@ -270,4 +270,4 @@ def test_logs_of_two_models_side_by_side_are_not_compared(tmp_path: Path) -> Non
     for name, first, loss in (("actor.log", 1, 0.5), ("critic.log", 200, 9.0)):
         text = "".join(iteration(step, loss=f"lm loss: {loss} |") for step in range(first, 600))
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert said("run.loss_spikes", read_run([str(tmp_path)])).verdict.value == "pass"
+    assert result_of("run.loss_spikes", read_run([str(tmp_path)])).verdict.value == "pass"

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.training_run.formats.gpu_tools import REASONS
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.samples import GPU
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.sampled import DCGM_4_DMON
 
 COLUMNS = ("index", "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "clocks.current.sm [MHz]")
@@ -71,7 +71,7 @@ def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     tmp_path: Path, row: tuple[str, ...] | str | None, verdict: str, words: str
 ) -> None:
     (tmp_path / "gpu001.csv").write_text(smi(after_a_quarter(row)), encoding="utf-8")
-    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    result = result_of("run.gpu_lost", read_run([str(tmp_path)]))
     assert words in result.message
     assert verdict in {result.verdict.value, *(finding.verdict.value for finding in result.findings)}
 
@@ -83,7 +83,7 @@ def test_a_tool_that_does_not_reach_the_driver_accuses_no_gpu_and_is_quoted(
 ) -> None:
     healthy = DCGM_4_DMON + "GPU 0     93  0.450  1980  60000  20000\n" * 900 if form == "dmon" else smi(up_to(15))
     (tmp_path / "gpu001.csv").write_text(healthy + f"{printed}\n" * 3, encoding="utf-8")
-    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    result = result_of("run.gpu_lost", read_run([str(tmp_path)]))
     assert result.verdict.value == "incomplete"
     assert f"on: {printed.strip().partition('. Make')[0].partition(chr(10))[0]}; expected" in result.message
 
@@ -106,7 +106,7 @@ def test_a_gpu_whose_values_come_back_is_not_said_to_lack_them_until_the_end(
         every_s=60,
     )
     (tmp_path / "gpu001.csv").write_text(cells, encoding="utf-8")
-    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    result = result_of("run.gpu_lost", read_run([str(tmp_path)]))
     assert (result.verdict.value, words in result.message) == ("concern", True), result.message
 
 
@@ -114,15 +114,15 @@ def test_a_gpu_whose_values_come_back_is_not_said_to_lack_them_until_the_end(
 def test_a_value_that_is_missing_from_the_first_line_on_accuses_no_gpu(tmp_path: Path, cells: str) -> None:
     row = smi(lambda gpu, _: (str(gpu), *HEALTHY[:3], cells))
     (tmp_path / "gpu001.csv").write_text(row, encoding="utf-8")
-    assert said("run.gpu_lost", read_run([str(tmp_path)])).verdict.value == "pass"
+    assert result_of("run.gpu_lost", read_run([str(tmp_path)])).verdict.value == "pass"
 
 
 def test_a_gpu_that_is_lost_early_hides_nothing_of_the_others(tmp_path: Path) -> None:
     row = smi(lambda gpu, minute: None if gpu == 3 and minute >= 2 else (str(gpu), "40 %", *HEALTHY[1:]))
     (tmp_path / "gpu001.csv").write_text(row, encoding="utf-8")
     run = read_run([str(tmp_path)])
-    assert said("run.gpu_busy", run).verdict.value == "concern"
-    assert "no sample of gpu001 gpu3 after 2025-07-21 15:01:50" in said("run.gpu_lost", run).message
+    assert result_of("run.gpu_busy", run).verdict.value == "concern"
+    assert "no sample of gpu001 gpu3 after 2025-07-21 15:01:50" in result_of("run.gpu_lost", run).message
 
 
 @pytest.mark.long
@@ -130,7 +130,7 @@ def test_a_gpu_that_is_lost_early_hides_nothing_of_the_others(tmp_path: Path) ->
 def test_a_node_of_which_nothing_is_sampled_any_more_is_named(tmp_path: Path, minutes: int, verdict: str) -> None:
     for node, until in (("gpu001", 30), ("gpu002", minutes)):
         (tmp_path / f"{node}.csv").write_text(smi(up_to(until)), encoding="utf-8")
-    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    result = result_of("run.gpu_lost", read_run([str(tmp_path)]))
     assert result.verdict.value == verdict
     assert verdict == "pass" or result.message.startswith("no sample of gpu002 after 2025-07-21 15:14:50")
 
@@ -143,7 +143,7 @@ def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
         for gpu in range(4)
     )
     (tmp_path / "gpu001.txt").write_text(DCGM_4_DMON + rows, encoding="utf-8")
-    assert "no sample of gpu001 gpu3 after minute 10" in said("run.gpu_lost", read_run([str(tmp_path)])).message
+    assert "no sample of gpu001 gpu3 after minute 10" in result_of("run.gpu_lost", read_run([str(tmp_path)])).message
 
 
 @pytest.mark.long
@@ -178,7 +178,7 @@ def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
         (*COLUMNS, *reasons),
     )
     (tmp_path / "gpu001.csv").write_text(text, encoding="utf-8")
-    result = said("run.slow_clock", read_run([str(tmp_path)]))
+    result = result_of("run.slow_clock", read_run([str(tmp_path)]))
     assert result.verdict.value == verdict
     assert verdict == "pass" or "gpu001 gpu3 at 0.61 of its peers' clock for 30 min" in result.message
 

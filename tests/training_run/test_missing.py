@@ -16,7 +16,7 @@ from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.formats import flight_recorder
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.hang import missing
-from tests.training_run.builders import labelled, said
+from tests.training_run.builders import labelled, result_of
 from tests.training_run.recorded import Reached, dump, hanging
 from tests.untrusted.programs import bounded
 
@@ -43,7 +43,7 @@ def test_the_ranks_that_were_broken_on_purpose_are_named_and_no_other() -> None:
     run = read_run([str(folder)])
     assert label == "Fault ranks: [12, 14]"
     assert run.missing.ranks == (12, 14)
-    assert said("run.first_missing", run).verdict is Verdict.FAIL
+    assert result_of("run.first_missing", run).verdict is Verdict.FAIL
     assert run.data.notes == ["not understood: fault_injection.log"]
 
 
@@ -52,7 +52,7 @@ def test_the_ranks_that_were_broken_on_purpose_are_named_and_no_other() -> None:
 def test_a_rank_that_waits_for_nobody_is_named_and_one_that_waits_is_not(
     tmp_path: Path, reached: dict[int, Reached], keeps_ended: bool
 ) -> None:
-    result = said("run.first_missing", hanging(tmp_path, reached, keeps_ended=keeps_ended))
+    result = result_of("run.first_missing", hanging(tmp_path, reached, keeps_ended=keeps_ended))
     assert result.verdict is Verdict.FAIL
     assert result.message.startswith("rank 1 missing in all_reduce ")
 
@@ -78,31 +78,31 @@ def test_a_rank_in_a_collective_that_another_completed_has_stopped_only_if_all_c
 ) -> None:
     """Rank 0 has completed 90, in which rank 1 still is: a broadcast's root completes it while the others wait."""
     reached = {0: {"1": (91, 90)}, 1: {"1": (95, 89)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}
-    result = said("run.first_missing", hanging(tmp_path, reached, kind=kind))
+    result = result_of("run.first_missing", hanging(tmp_path, reached, kind=kind))
     assert result.verdict.value == verdict
     assert ("rank 1 missing" in result.message) is (verdict == "fail")
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "reduce", "gather", "scatter"])
 def test_a_rank_that_never_came_is_named_whatever_others_wait_for(tmp_path: Path, kind: str) -> None:
-    result = said("run.first_missing", hanging(tmp_path, HOST_HANGS, kind=kind))
+    result = result_of("run.first_missing", hanging(tmp_path, HOST_HANGS, kind=kind))
     assert result.message.startswith(f"rank 1 missing in {kind} 51 of default_pg")
 
 
 def test_ranks_that_have_all_come_pass(tmp_path: Path) -> None:
     reached = {rank: {"0": (50, 50), "1" if rank < 2 else "2": (90, 90)} for rank in range(4)}
-    assert said("run.first_missing", hanging(tmp_path, reached)).verdict is Verdict.PASS
+    assert result_of("run.first_missing", hanging(tmp_path, reached)).verdict is Verdict.PASS
 
 
 def test_a_rank_without_a_dump_is_named_where_others_wait_for_it_and_that_is_incomplete(tmp_path: Path) -> None:
-    result = said("run.first_missing", hanging(tmp_path, {rank: HOST_HANGS[rank] for rank in (0, 2, 3)}))
+    result = result_of("run.first_missing", hanging(tmp_path, {rank: HOST_HANGS[rank] for rank in (0, 2, 3)}))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message.startswith("rank 1 left no dump, and others wait for them in all_reduce 51 of default_pg")
 
 
 def test_ranks_that_all_wait_in_the_same_place_are_incomplete(tmp_path: Path) -> None:
     reached = {rank: {"0": (51, 50), "1" if rank < 2 else "2": (90, 90)} for rank in range(4)}
-    result = said("run.first_missing", hanging(tmp_path, reached))
+    result = result_of("run.first_missing", hanging(tmp_path, reached))
     assert result.verdict is Verdict.INCOMPLETE
     assert "none is behind the others" in result.message
 

@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.hang import missing
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import labelled, ranks_named, said
+from tests.training_run.builders import labelled, ranks_named, result_of
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +37,7 @@ def changed(run: TrainingRun, times: dict[int, float]) -> TrainingRun:
 
 
 def test_nobody_is_named_where_the_slow_worker_is_as_fast_as_the_others(recorded: TrainingRun) -> None:
-    assert said("run.slow_rank", changed(recorded, {SLOW: 1 / TIMES})).verdict.value == "pass"
+    assert result_of("run.slow_rank", changed(recorded, {SLOW: 1 / TIMES})).verdict.value == "pass"
 
 
 @pytest.mark.parametrize("times", [1.1, 1.2, 1.5])
@@ -64,7 +64,7 @@ def test_rows_and_columns_in_any_order_read_the_same(recorded: TrainingRun, tmp_
     with (tmp_path / "shuffled.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([row[at] for at in order] for row in [head, *rows])
     shuffled = read_run([str(tmp_path / "shuffled.csv")])
-    assert said("run.slow_rank", shuffled).message == said("run.slow_rank", recorded).message
+    assert result_of("run.slow_rank", shuffled).message == result_of("run.slow_rank", recorded).message
 
 
 def test_no_healthy_rank_is_named_missing_whichever_dump_is_gone() -> None:

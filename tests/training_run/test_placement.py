@@ -16,7 +16,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.builders.recordings import node
 from tests.builders.runs import Runs
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.recorded import hanging
 
 WORLD, SLOW = 16, 12
@@ -45,7 +45,7 @@ def beside(run: TrainingRun, *nodes: Slots) -> TrainingRun:
 
 
 def of_slow(run: TrainingRun) -> str:
-    result = said("run.slow_rank", run)
+    result = result_of("run.slow_rank", run)
     assert result.verdict.value == "fail"
     return result.message.partition("expected less than 1.1")[2]
 
@@ -146,7 +146,7 @@ def test_no_gpu_is_numbered_by_rank_order_on_a_node_that_a_rank_left(tmp_path: P
 
 def test_a_missing_rank_has_its_node_too(tmp_path: Path) -> None:
     run = hanging(tmp_path, {rank: {"0": (50 if rank == 3 else 51, 50)} for rank in range(4)})
-    result = said("run.first_missing", beside(run, Slots("gpu001", 2), Slots("gpu002", 2)))
+    result = result_of("run.first_missing", beside(run, Slots("gpu001", 2), Slots("gpu002", 2)))
     assert "expected every rank to come; rank 3 is on gpu002, GPU 1 as Slurm's" in result.message
 
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run import RunError, files, kind_of, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import CHECKS, said
+from tests.training_run.builders import CHECKS, result_of
 
 TABLE = "rank,step,optype,duration\n" + "".join(
     f"{rank},{step},forward-compute,0.{rank + 5}\n" for step in range(1, 31) for rank in range(4)
@@ -95,7 +95,7 @@ def test_a_wrong_line_of_one_file_leaves_what_is_before_it_and_all_other_files(t
 
 def are_incomplete(run: TrainingRun, message: str) -> None:
     """Each check says so, or has found something nevertheless."""
-    results = [said(name, run) for name in CHECKS]
+    results = [result_of(name, run) for name in CHECKS]
     assert {result.verdict for result in results} <= {Verdict.INCOMPLETE, Verdict.FAIL}
     assert all(any(finding.message.startswith(message) for finding in result.findings) for result in results)
 

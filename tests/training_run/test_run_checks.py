@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from tests.training_run.builders import CHECKS, said, verdicts
+from tests.training_run.builders import CHECKS, result_of, verdicts
 from tests.training_run.faults import FAULTS, HEALTHY
 from tests.training_run.faults.fault import RunFault
 
@@ -17,7 +17,7 @@ from tests.training_run.faults.fault import RunFault
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: RunFault) -> None:
     run = fault.run()
-    results = {name: said(name, run) for name in CHECKS}
+    results = {name: result_of(name, run) for name in CHECKS}
     of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and incomplete, if nothing of their kind was given
     for name, result in results.items():
         if name in fault.expect:
@@ -35,13 +35,13 @@ def test_every_check_has_a_fault_that_it_finds() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("check", CHECKS)
 def test_every_check_passes_a_healthy_run(check: str) -> None:
-    result = said(check, HEALTHY[check]())
+    result = result_of(check, HEALTHY[check]())
     assert result.verdict is Verdict.PASS, result.message
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_run_of_which_nothing_is_known_is_incomplete_with_what_to_collect(check: str) -> None:
-    result = said(check, TrainingRun("silent", RunData()))
+    result = result_of(check, TrainingRun("silent", RunData()))
     assert result.verdict is Verdict.INCOMPLETE
     assert "; " in result.message
 

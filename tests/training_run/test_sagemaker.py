@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import HOST_MEMORY, MEMORY, NETWORK_BYTES
 from clusterproof.reports.document.training import training_section
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 
 BEGAN_S, US = 1_640_485_615, 1_000_000
 Values = Callable[[int], float]  # by second
@@ -93,21 +93,21 @@ def test_its_memory_network_and_number_of_cpus_are_read(tmp_path: Path) -> None:
 def test_a_batch_is_small_only_where_neither_gpu_memory_nor_cpus_are_used_and_no_step_waits(
     tmp_path: Path, seen: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
-    result = said("run.batch_size", written(tmp_path, **seen))
+    result = result_of("run.batch_size", written(tmp_path, **seen))
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
 @pytest.mark.long
 def test_memory_of_a_gpu_that_grows_is_named(tmp_path: Path) -> None:
     run = written(tmp_path, seconds=4_000, every_s=10, memory=lambda second: 30 + second / 200)
-    result = said("run.gpu_memory_growth", run)
+    result = result_of("run.gpu_memory_growth", run)
     assert result.verdict is Verdict.CONCERN
     assert "algo-1 gpu0 uses 50 % and 17.9 points more" in result.message
 
 
 @pytest.mark.long
 def test_the_wait_for_data_comes_with_how_the_loader_is_set_up(tmp_path: Path) -> None:
-    result = said("run.data_wait", written(tmp_path, waits=0.3))
+    result = result_of("run.data_wait", written(tmp_path, waits=0.3))
     assert "rank 0 waits for data for 30 % of its steps (num_workers=4, pin_memory=False)" in result.message
 
 
@@ -123,7 +123,7 @@ def test_the_wait_for_data_comes_with_how_the_loader_is_set_up(tmp_path: Path) -
 def test_a_start_that_takes_long_is_seen_beside_the_samples_of_its_node(
     tmp_path: Path, begins_s: int, verdict: Verdict, words: str
 ) -> None:
-    result = said("run.init_time", written(tmp_path, begins_s=begins_s))
+    result = result_of("run.init_time", written(tmp_path, begins_s=begins_s))
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
@@ -155,4 +155,4 @@ def test_a_clock_that_fits_no_sample_says_nothing_of_the_start(tmp_path: Path) -
         for at in list(series):
             series[at + 10**6] = series.pop(at)
     assert run.before_steps is None
-    assert said("run.init_time", run).verdict is Verdict.INCOMPLETE
+    assert result_of("run.init_time", run).verdict is Verdict.INCOMPLETE

@@ -12,7 +12,7 @@ from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, GPU, gpus
-from tests.training_run.builders import labelled, said
+from tests.training_run.builders import labelled, result_of
 from tests.training_run.sampled import line, readings, sampled
 
 OF_GPUS = ("run.gpu_busy", "run.gpu_fluctuates", "run.load_balance", "run.cpu_bound", "run.io_bound")
@@ -29,7 +29,7 @@ def test_a_folder_of_the_profiler_is_read_hour_by_hour_and_node_by_node(tmp_path
             (folder / f"159116000{number}.{node}.json").write_text("".join(part), encoding="utf-8")
     run = read_run([str(tmp_path / "profiler-output")])
     assert [gpu.name for gpu in run.sampled.gpus] == [f"algo-{node} gpu{gpu}" for node in (1, 2) for gpu in range(4)]
-    assert {said(check, run).verdict.value for check in OF_GPUS} == {"pass"}
+    assert {result_of(check, run).verdict.value for check in OF_GPUS} == {"pass"}
 
 
 def test_real_metrics_are_read_and_a_line_that_was_cut_costs_itself_only() -> None:
@@ -41,25 +41,27 @@ def test_real_metrics_are_read_and_a_line_that_was_cut_costs_itself_only() -> No
 
 
 def test_two_readings_in_three_hours_prove_nothing() -> None:
-    result = said("run.gpu_busy", read_run([str(labelled("sagemaker/1591160699.algo-1.json"))]))
+    result = result_of("run.gpu_busy", read_run([str(labelled("sagemaker/1591160699.algo-1.json"))]))
     assert result.verdict.value == "incomplete"
     assert "expected at least 30 times and 5 minutes" in result.message
 
 
 def test_a_job_without_gpus_is_not_applicable_and_never_green() -> None:
     run = read_run([str(labelled("sagemaker/1591748100.algo-1.json"))])
-    assert {said(check, run).verdict.value for check in OF_GPUS} == {"not applicable"}
+    assert {result_of(check, run).verdict.value for check in OF_GPUS} == {"not applicable"}
 
 
 def test_gpus_that_idle_before_the_run_begins_do_not_count() -> None:
     run = sampled(lambda _node, _gpu, time_s: 0.0 if time_s < 200 else 92.0)
-    assert said("run.gpu_busy", run).verdict.value == said("run.gpu_fluctuates", run).verdict.value == "pass"
+    assert result_of("run.gpu_busy", run).verdict.value == result_of("run.gpu_fluctuates", run).verdict.value == "pass"
 
 
 def test_saturated_gpus_count_too() -> None:
     run = sampled(lambda node, _gpu, _time: 100.0 if node == 1 else 80.0)
-    assert said("run.load_balance", run).verdict.value == "pass"
-    assert said("run.load_balance", sampled(lambda node, *_: 100.0 if node == 1 else 60.0)).verdict.value == "concern"
+    assert result_of("run.load_balance", run).verdict.value == "pass"
+    assert (
+        result_of("run.load_balance", sampled(lambda node, *_: 100.0 if node == 1 else 60.0)).verdict.value == "concern"
+    )
 
 
 def test_each_second_counts_the_same_however_often_it_was_sampled() -> None:
@@ -73,14 +75,14 @@ def test_each_second_counts_the_same_however_often_it_was_sampled() -> None:
 
 def test_one_busy_cpu_of_many_is_no_bottleneck() -> None:
     run = sampled(lambda *_: 40.0, cpu=lambda _node, cpu, _time: 100.0 if cpu == 0 else 5.0)
-    assert said("run.cpu_bound", run).verdict.value == "pass"
+    assert result_of("run.cpu_bound", run).verdict.value == "pass"
 
 
 def test_without_samples_of_cpus_it_is_not_known_what_gpus_wait_for() -> None:
     run = sampled(lambda *_: 40.0)
     for key in [key for key in run.data.samples.series if key[0] == CPU]:
         del run.data.samples.series[key]
-    assert said("run.cpu_bound", run).message.startswith("no file records cpu beside the GPUs")
+    assert result_of("run.cpu_bound", run).message.startswith("no file records cpu beside the GPUs")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +149,10 @@ def run_of(folder: Path, files: Mapping[str, str]) -> TrainingRun:
 )
 def test_a_gpu_that_is_sampled_before_or_behind_the_run_is_not_idle(tmp_path: Path, files: Mapping[str, str]) -> None:
     run = run_of(tmp_path, files)
-    assert {check: said(check, run).message for check in OF_USE if said(check, run).verdict.value != "pass"} == {}
-    assert said("run.gpu_lost", run).verdict.value == "pass"
+    assert {
+        check: result_of(check, run).message for check in OF_USE if result_of(check, run).verdict.value != "pass"
+    } == {}
+    assert result_of("run.gpu_lost", run).verdict.value == "pass"
 
 
 @pytest.mark.long
@@ -164,7 +168,7 @@ def test_a_gpu_that_is_sampled_before_or_behind_the_run_is_not_idle(tmp_path: Pa
 def test_gpus_that_are_used_no_more_long_before_the_samples_end_do_not_pass(
     tmp_path: Path, files: Mapping[str, str], words: str
 ) -> None:
-    result = said("run.gpu_busy", run_of(tmp_path, files))
+    result = result_of("run.gpu_busy", run_of(tmp_path, files))
     assert (result.verdict.value, words in result.message) == ("incomplete", True), result.message
 
 
@@ -173,15 +177,15 @@ def test_a_node_whose_job_dies_with_it_is_looked_for_while_half_of_them_are_samp
     tmp_path: Path, nodes: int
 ) -> None:
     run = run_of(tmp_path, {f"n{node}": smi(10 if node <= nodes / 2 else 30, 10) for node in range(1, nodes + 1)})
-    assert said("run.gpu_lost", run).message.startswith("no sample of n1 after 2026-11-23 01:09:50")
+    assert result_of("run.gpu_lost", run).message.startswith("no sample of n1 after 2026-11-23 01:09:50")
 
 
 def test_a_gpu_that_is_idle_while_the_run_goes_on_is_still_named(tmp_path: Path) -> None:
     run = run_of(tmp_path, {"n1": smi(60, 60), "n2": smi(60, 60), "n3": smi(60, 30)})
-    assert said("run.load_balance", run).message.startswith("n3 gpu0 4")
+    assert result_of("run.load_balance", run).message.startswith("n3 gpu0 4")
 
 
 @pytest.mark.parametrize("others", [30, 60], ids=["a run that ended with it", "a run that went on"])
 def test_a_node_of_which_nothing_is_sampled_while_most_are_is_looked_for(tmp_path: Path, others: int) -> None:
     run = run_of(tmp_path, {"n1": smi(60, others), "n2": smi(60, others), "n3": smi(30, 30)})
-    assert said("run.gpu_lost", run).message.startswith("no sample of n3 after 2026-11-23 01:29:50")
+    assert result_of("run.gpu_lost", run).message.startswith("no sample of n3 after 2026-11-23 01:29:50")

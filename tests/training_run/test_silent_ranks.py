@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import logging_ranks, said
+from tests.training_run.builders import logging_ranks, result_of
 
 CHECKS = ("run.held_up", "run.stragglers", "run.step_outliers")
 
@@ -25,18 +25,18 @@ def without(rank: int, behind: int, ranks: int = 8) -> TrainingRun:
     [(5, 120, "rank 5 logs nothing after step 120 of 240"), (6, 0, "rank 6 logs nothing; expected the steps of")],
 )
 def test_a_rank_that_logs_no_more_does_not_pass(check: str, rank: int, behind: int, words: str) -> None:
-    result = said(check, without(rank, behind))
+    result = result_of(check, without(rank, behind))
     assert (result.verdict.value, words in result.message) == ("incomplete", True), result.message
 
 
 def test_the_rank_itself_is_not_known_to_be_as_fast_as_the_others() -> None:
-    result = said("run.slow_rank", without(5, 120))
+    result = result_of("run.slow_rank", without(5, 120))
     assert (result.verdict.value, list(result.devices)) == ("incomplete", ["rank 5"])
 
 
 @pytest.mark.parametrize("check", [*CHECKS, "run.slow_rank"])
 def test_what_a_buffer_held_when_a_run_was_stopped_is_not_missed(check: str) -> None:
-    assert said(check, without(5, 225)).verdict.value == "pass"
+    assert result_of(check, without(5, 225)).verdict.value == "pass"
 
 
 def test_where_few_ranks_were_to_log_none_is_missed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import lasting, megatron
 
 COUNT = 30
@@ -39,13 +39,15 @@ def lines(folder: Path, entries: Sequence[object]) -> TrainingRun:
 )
 def test_a_loss_beside_the_duration_of_steps_is_read(tmp_path: Path, head: str, row: str) -> None:
     run = table(tmp_path, head, [row.format(step, "nan" if step > 20 else 2.5) for step in range(1, COUNT + 1)])
-    assert said("run.loss_finite", run).message.startswith("rank 0: the loss is nan from step 21 on, in 10 of 30")
+    assert result_of("run.loss_finite", run).message.startswith("rank 0: the loss is nan from step 21 on, in 10 of 30")
     assert lasting(run) == dict.fromkeys(range(1, COUNT + 1), 1.5)
 
 
 def test_a_loss_in_lines_of_json_is_read(tmp_path: Path) -> None:
     run = lines(tmp_path, [{"rank": 2, "step": step, "dur": 1.5, "loss": float("nan")} for step in range(9)])
-    assert said("run.loss_finite", run).message.startswith("rank 2: the loss is nan from step 0 on, in 9 of 9 lines")
+    assert result_of("run.loss_finite", run).message.startswith(
+        "rank 2: the loss is nan from step 0 on, in 9 of 9 lines"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_rows_and_lines_that_say_they_are_of_a_validation_are_passed_over(
     rows = [f"{step},{of},{lasted},{loss}" for step, of, lasted, loss in steps]
     for run in (lines(tmp_path, entries), table(tmp_path, f"step,{name},duration,loss", rows)):
         assert lasting(run) == dict.fromkeys(range(30), 1.5)
-        assert said("run.loss_finite", run).verdict.value == "pass"
+        assert result_of("run.loss_finite", run).verdict.value == "pass"
 
 
 @pytest.mark.parametrize(("first", "second"), [("phase", "split"), ("split", "phase"), ("mode", "subset")])
@@ -130,7 +132,7 @@ def test_files_of_several_ranks_that_do_not_say_which_are_of_no_rank(tmp_path: P
         else:
             lines(tmp_path, [{"step": step, "dur": 1.5, "stages": {"forward": 0.4}} for step in range(30)])
             (tmp_path / "steps.jsonl").rename(tmp_path / f"{name}.jsonl")
-    result = said("run.slow_rank", read_run([str(tmp_path)]))
+    result = result_of("run.slow_rank", read_run([str(tmp_path)]))
     assert (result.verdict.value, result.message.partition(",")[0]) == (
         "incomplete",
         "3 files do not say their rank",
@@ -165,7 +167,7 @@ def test_a_loss_that_is_empty_at_the_end_does_not_pass(
     else:
         rows = [{"step": step, "step_time": 1.5, "loss": 2.5 if has_loss(step) else None} for step in steps]
         run = lines(tmp_path, rows)
-    result = said("run.loss_finite", run)
+    result = result_of("run.loss_finite", run)
     assert result.verdict.value == verdict
     if has_loss(200) and verdict != "pass":
         many = 99 if has_loss(199) else 90
@@ -175,12 +177,12 @@ def test_a_loss_that_is_empty_at_the_end_does_not_pass(
 @pytest.mark.parametrize("last", [{"step": 300, "eval_loss": 1.9, "step_time": 90.0}, {"step": 300, "val_loss": 1.9}])
 def test_a_line_of_a_validation_lacks_no_loss(tmp_path: Path, last: object) -> None:
     run = lines(tmp_path, [*({"step": step, "step_time": 1.5, "loss": 2.5} for step in range(30)), last])
-    assert said("run.loss_finite", run).verdict.value == "pass"
+    assert result_of("run.loss_finite", run).verdict.value == "pass"
 
 
 def test_a_last_row_that_was_cut_lacks_no_loss(tmp_path: Path) -> None:
     (tmp_path / "steps.csv").write_text("step,step_time,loss\n1,1.5,2.5\n2,1.5,2.5\n3,1.5,", encoding="utf-8")
-    assert said("run.loss_finite", read_run([str(tmp_path)])).verdict.value == "pass"
+    assert result_of("run.loss_finite", read_run([str(tmp_path)])).verdict.value == "pass"
 
 
 @pytest.mark.parametrize("when", [{"time": "yesterday"}, {"time": None}, {"seconds": {"a": 1}}])

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from clusterproof.plugins.training_run.rules.steps import StepTime, drift, outliers, period
-from tests.training_run.builders import logging_ranks, said, stepping
+from tests.training_run.builders import logging_ranks, result_of, stepping
 
 
 def series(seconds: Callable[[int], float], steps: int = 400, noise: float = 0.02, seed: int = 1) -> list[StepTime]:
@@ -81,34 +81,34 @@ def test_long_steps_that_come_at_equal_distances_are_told_from_others(at: list[i
 
 def test_what_is_saved_or_evaluated_each_hundred_steps_is_said_to_come_so() -> None:
     run = stepping(lambda step: 30.0 if step % 100 == 50 else 1.0)
-    assert "about every 100 steps, as by a checkpoint or an evaluation: " in said("run.step_outliers", run).message
+    assert "about every 100 steps, as by a checkpoint or an evaluation: " in result_of("run.step_outliers", run).message
 
 
 def test_the_warm_up_does_not_count() -> None:
     run = stepping(lambda step: 60.0 if step <= 5 else 1.0)
-    assert said("run.step_outliers", run).verdict.value == "pass"
+    assert result_of("run.step_outliers", run).verdict.value == "pass"
 
 
 def test_the_rank_that_waits_longest_for_data_is_named() -> None:
     run = stepping(lambda _: 1.0, lambda _: {"data": 0.02})
     for step in run.data.parts[1, "data"]:
         run.data.parts[1, "data"][step] = (0.3, 1)
-    assert said("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
+    assert result_of("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
 
 
 def test_no_rank_is_named_where_all_wait_for_data() -> None:
     run = logging_ranks()
     run.data.parts.update({(rank, "data"): dict.fromkeys(range(1, 241), (0.3 + rank / 100, 1)) for rank in range(4)})
-    assert said("run.data_wait", run).message.startswith("all ranks wait for data, for up to 10")
+    assert result_of("run.data_wait", run).message.startswith("all ranks wait for data, for up to 10")
 
 
 def test_no_rank_is_named_that_waited_for_data_in_a_single_step() -> None:
     run = stepping(lambda _: 1.0, lambda _: {"data": 0.01})
     run.data.parts[1, "data"][200] = (40.0, 1)
-    message = said("run.data_wait", run).message
+    message = result_of("run.data_wait", run).message
     assert message.startswith("up to 10.1 % of a rank's steps is a wait for data, most of it in a few steps, 40 s in")
 
 
 def test_one_checkpoint_gives_no_share() -> None:
-    result = said("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
+    result = result_of("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
     assert result.message == "1 checkpoints; expected at least 2: log a longer part of the run"

@@ -11,7 +11,7 @@ from bench.pauses import simulate
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.straggler_cost import holds_up, straggler_costs
-from tests.training_run.builders import logging_ranks, said
+from tests.training_run.builders import logging_ranks, result_of
 
 
 def paused(rank: int, step: int) -> float:
@@ -26,7 +26,7 @@ def by_chance(rank: int, step: int) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize("ranks", [3, 4, 8, 64])
 def test_a_rank_that_pauses_in_some_steps_is_named_in_runs_of_any_size(ranks: int) -> None:
-    result = said("run.held_up", logging_ranks(paused, ranks=ranks))
+    result = result_of("run.held_up", logging_ranks(paused, ranks=ranks))
     assert result.verdict.value == "concern"
     assert "the others wait for rank 1 for 11" in result.message
 
@@ -34,21 +34,21 @@ def test_a_rank_that_pauses_in_some_steps_is_named_in_runs_of_any_size(ranks: in
 @pytest.mark.long
 @pytest.mark.parametrize("ranks", [3, 4, 8, 64])
 def test_nobody_is_named_where_every_rank_pauses_as_often(ranks: int) -> None:
-    assert said("run.held_up", logging_ranks(by_chance, ranks=ranks)).verdict.value == "pass"
+    assert result_of("run.held_up", logging_ranks(by_chance, ranks=ranks)).verdict.value == "pass"
 
 
 def test_nobody_is_named_where_another_rank_costs_nearly_as_much() -> None:
     two_of_them = logging_ranks(lambda rank, step: {1: 2.0, 2: 1.4}.get(rank, 0.0) if step % 5 == rank else 0.0)
-    assert said("run.held_up", two_of_them).verdict.value == "pass"
+    assert result_of("run.held_up", two_of_them).verdict.value == "pass"
 
 
 def test_one_long_pause_names_nobody() -> None:
     run = logging_ranks(lambda rank, step: 90.0 if rank == 2 and step == 100 else 0.0)
-    assert said("run.held_up", run).verdict.value == "pass"
+    assert result_of("run.held_up", run).verdict.value == "pass"
 
 
 def test_fewer_than_fifty_steps_are_incomplete() -> None:
-    result = said("run.held_up", logging_ranks(paused, steps=54))
+    result = result_of("run.held_up", logging_ranks(paused, steps=54))
     assert result.message == "49 steps whose duration and compute are known; expected at least 50: log more"
 
 
@@ -75,8 +75,8 @@ def for_a_while(rank: int, step: int) -> float:
 @pytest.mark.parametrize("ranks", [4, 8, 64])
 def test_a_rank_that_is_slow_for_a_while_is_named_by_the_steps_that_it_makes_long(ranks: int) -> None:
     run = logging_ranks(for_a_while, ranks=ranks)
-    assert said("run.held_up", run).verdict.value == "pass"
-    assert "; rank 3 computes longest in 30 of them, by " in said("run.step_outliers", run).message
+    assert result_of("run.held_up", run).verdict.value == "pass"
+    assert "; rank 3 computes longest in 30 of them, by " in result_of("run.step_outliers", run).message
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_rank_that_is_slow_for_a_while_is_named_by_the_steps_that_it_makes_lon
     ids=["all at once", "each in turn", "twice"],
 )
 def test_long_steps_that_no_rank_alone_causes_name_none(longer: Callable[[int, int], float]) -> None:
-    result = said("run.step_outliers", logging_ranks(longer))
+    result = result_of("run.step_outliers", logging_ranks(longer))
     assert (result.verdict.value, "computes longest" in result.message) == ("concern", False)
 
 

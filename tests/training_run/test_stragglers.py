@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run import Operation, Position
 from clusterproof.plugins.training_run.rules.stragglers import medians_of_others, steady
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from tests.training_run.builders import Seconds, computing, labelled, ranks_named, said, slow, uneven, verdicts
+from tests.training_run.builders import Seconds, computing, labelled, ranks_named, result_of, slow, uneven, verdicts
 
 from clusterproof.plugins.training_run.reading import read_run  # isort: skip
 
@@ -33,15 +33,15 @@ def test_the_labelled_slow_worker_is_named_and_nobody_else() -> None:
     run = read_run([str(labelled("straggler-analysis/trace-AR.csv.gz"))])
     assert verdicts(run) == {**verdicts(run), "run.slow_rank": "fail", "run.stages_uneven": "pass"}
     assert ranks_named(run) == [0]
-    assert said("run.work_uneven", run).verdict.value == "pass"
+    assert result_of("run.work_uneven", run).verdict.value == "pass"
 
 
 @pytest.mark.long
 def test_nobody_is_named_for_labelled_uneven_stages() -> None:
     run = read_run([str(labelled("straggler-analysis/trace-ST.csv.gz"))])
     assert ranks_named(run) == []
-    assert said("run.stages_uneven", run).message.startswith("stage 3 computes 1.63 times as long as stage 0")
-    assert said("run.slow_rank", run).message.startswith("2 ranks a stage; expected 3")
+    assert result_of("run.stages_uneven", run).message.startswith("stage 3 computes 1.63 times as long as stage 0")
+    assert result_of("run.slow_rank", run).message.startswith("2 ranks a stage; expected 3")
 
 
 @pytest.mark.long
@@ -55,7 +55,7 @@ def test_the_slow_rank_is_named_in_runs_of_any_size(replicas: int, stages: int) 
 def test_two_slow_ranks_of_one_stage_are_both_named() -> None:
     seconds = slow(6, 1.2, slow(3, 1.5))
     run = computing(seconds, replicas=8)
-    lines = said("run.slow_rank", run).message
+    lines = result_of("run.slow_rank", run).message
     assert "rank 3" in lines
     assert "rank 6" in lines
 
@@ -90,7 +90,7 @@ def test_a_rank_that_becomes_slow_is_named_by_the_later_half_of_the_run(others: 
         lambda position, step: others(position, step) * (1.6 if position.rank == 2 and step > 200 else 1), steps=400
     )
     assert ranks_named(run) == [2]
-    assert "peers in the later half of the run, in " in said("run.slow_rank", run).message
+    assert "peers in the later half of the run, in " in result_of("run.slow_rank", run).message
 
 
 @pytest.mark.parametrize("others", [lambda *_: 1.0, shared_cpus], ids=["even", "on CPUs that others use"])
@@ -121,7 +121,7 @@ def in_a_part(times: float, others: Seconds) -> Seconds:
 def test_what_hides_a_rank_that_is_slower_by_a_tenth_is_no_pass(
     run: Callable[[], TrainingRun], verdict: str, words: str
 ) -> None:
-    result = said("run.slow_rank", run())
+    result = result_of("run.slow_rank", run())
     assert (result.verdict.value, words in result.message) == (verdict, True), result.message
 
 
@@ -165,9 +165,11 @@ def test_rows_that_are_there_twice_change_nothing() -> None:
 
 
 def test_too_few_steps_or_ranks_are_incomplete_and_say_what_to_collect() -> None:
-    assert said("run.slow_rank", computing(steps=19)).message.startswith("19 steps; expected at least 20: trace more")
-    assert said("run.slow_rank", computing(steps=1)).message.startswith("1 step; expected at least 20: trace more")
-    assert "trace more data-parallel ranks" in said("run.slow_rank", computing(replicas=2)).message
+    assert result_of("run.slow_rank", computing(steps=19)).message.startswith(
+        "19 steps; expected at least 20: trace more"
+    )
+    assert result_of("run.slow_rank", computing(steps=1)).message.startswith("1 step; expected at least 20: trace more")
+    assert "trace more data-parallel ranks" in result_of("run.slow_rank", computing(replicas=2)).message
 
 
 def test_a_rank_that_is_named_beside_one_of_too_few_steps_stays_named() -> None:

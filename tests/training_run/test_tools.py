@@ -14,7 +14,7 @@ from clusterproof.plugins.training_run.formats import prometheus
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, POWER, TENSOR
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.sampled import DCGM_4_DMON
 
 # The columns and units of `nvidia-smi --format=csv`: aristocratos/bpytop#26, with the timestamp that loops ask for.
@@ -56,8 +56,8 @@ def test_a_loop_of_nvidia_smi_gives_use_memory_clocks_and_power(tmp_path: Path) 
     assert means(run, MEMORY) == {("gpu001", "gpu0"): 50, ("gpu001", "gpu1"): 50}
     assert means(run, CLOCK)["gpu001", "gpu0"] == 1755
     assert means(run, POWER)["gpu001", "gpu0"] == 50.04
-    assert said("run.gpu_busy", run).verdict.value == "pass"
-    assert said("run.gpu_busy", read(tmp_path, smi(busy=40))).verdict.value == "concern"
+    assert result_of("run.gpu_busy", run).verdict.value == "pass"
+    assert result_of("run.gpu_busy", read(tmp_path, smi(busy=40))).verdict.value == "concern"
 
 
 def test_units_that_are_left_out_names_of_columns_that_repeat_and_values_that_are_missing(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_gpus_that_no_column_names_are_distinguished_by_their_order(tmp_path: Pa
 def test_a_file_for_each_node_is_one_run(tmp_path: Path) -> None:
     for node in ("gpu001", "gpu002"):
         (tmp_path / f"{node}.csv").write_text(smi(busy=97 if node == "gpu001" else 60), encoding="utf-8")
-    result = said("run.load_balance", read_run([str(tmp_path)]))
+    result = result_of("run.load_balance", read_run([str(tmp_path)]))
     assert result.verdict.value == "concern"
 
 
@@ -121,7 +121,7 @@ def test_violations_that_dmon_of_nvidia_smi_prints_hold_a_slow_clock_down(
         f"    {gpu}    650     99   2619   {'1200' + violations if gpu == 3 else '1980      0      0'}\n"
         for gpu in range(8)
     )
-    result = said("run.slow_clock", read(tmp_path, head + rows * 900, "gpu007.txt"))
+    result = result_of("run.slow_clock", read(tmp_path, head + rows * 900, "gpu007.txt"))
     assert (result.verdict.value, "gpu007 gpu3 at 0.61" in result.message) == (verdict, True), result.message
 
 
@@ -168,7 +168,7 @@ def test_answers_of_prometheus_are_read_series_by_series(tmp_path: Path) -> None
     assert means(run, GPU) == {("k0s-gpu-0", "gpu0"): 73.5, ("k0s-gpu-0", "gpu1"): 75}
     assert means(run, TENSOR) == {("k0s-gpu-0", "gpu0"): 31}
     assert means(run, MEMORY) == {("k0s-gpu-0", "gpu0"): 75}
-    assert said("run.gpu_busy", run).verdict.value == "pass"
+    assert result_of("run.gpu_busy", run).verdict.value == "pass"
 
 
 @pytest.mark.parametrize("metric", ["DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"])
@@ -182,7 +182,7 @@ def test_what_prometheus_has_of_a_slow_clock_says_what_holds_it(
         for name, value in (("DCGM_FI_DEV_GPU_UTIL", 97), ("DCGM_FI_DEV_SM_CLOCK", 1200 if gpu == 3 else 1980))
     ]
     many += [series(metric, bits if gpu == 3 else 0, gpu=str(gpu)) for gpu in range(8) if bits is not None]
-    result = said("run.slow_clock", read(tmp_path, answer(many), "answer.json"))
+    result = result_of("run.slow_clock", read(tmp_path, answer(many), "answer.json"))
     assert result.verdict.value == verdict
     assert verdict == "pass" or "k0s-gpu-0 gpu3 at 0.61 of its peers' clock" in result.message
 

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.losses import LOG
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import bar, deepspeed, hugging_face, lasting, read, titan
 
 STEPS = 400
@@ -56,7 +56,7 @@ def losses(values: Sequence[object], norm: object = 0.9) -> str:
 @pytest.mark.parametrize("prefix", ["", "0: ", "[rank0]: ", "[default0]:", "trainer-1  | "])
 def test_losses_are_read_with_the_epoch_of_their_line(tmp_path: Path, prefix: str) -> None:
     text = losses([2.0] * 150 + [30.0] + [2.0] * 50).replace("{'loss'", f"{prefix}{{'loss'")
-    assert said("run.loss_spikes", read(tmp_path, text)).message.startswith(
+    assert result_of("run.loss_spikes", read(tmp_path, text)).message.startswith(
         "rank 0: the loss is 30 at epoch 1.51, 15 times the largest of the 100 lines before"
     )
 
@@ -64,8 +64,8 @@ def test_losses_are_read_with_the_epoch_of_their_line(tmp_path: Path, prefix: st
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "nan", "inf", "-inf"], ids=repr)
 def test_a_loss_that_is_no_number_fails_as_any_version_prints_it(tmp_path: Path, value: object) -> None:
     number: object = "2.31" if isinstance(value, str) else 2.31
-    assert said("run.loss_finite", read(tmp_path, losses([number] * 9))).verdict.value == "pass"
-    result = said("run.loss_finite", read(tmp_path, losses([number] * 9 + [value] * 3)))
+    assert result_of("run.loss_finite", read(tmp_path, losses([number] * 9))).verdict.value == "pass"
+    result = result_of("run.loss_finite", read(tmp_path, losses([number] * 9 + [value] * 3)))
     assert (
         result.message
         == f"rank 0: the loss is {float(str(value))} from epoch 0.1 on, in 3 of 12 lines; expected a number"
@@ -75,19 +75,19 @@ def test_a_loss_that_is_no_number_fails_as_any_version_prints_it(tmp_path: Path,
 def test_what_it_evaluates_and_its_last_line_are_no_losses_of_training(tmp_path: Path) -> None:
     run = read(tmp_path, losses([2.0] * 9) + f"{EVALUATED}\n" + "{'loss': nan, 'epoch': 1}\n" + ENDED)
     assert run.data.losses.losses[0, LOG].lines == 9
-    assert said("run.loss_finite", run).verdict.value == "pass"
+    assert result_of("run.loss_finite", run).verdict.value == "pass"
 
 
 def test_a_norm_that_is_none_while_trainer_prints_0_for_the_loss_is_a_concern(tmp_path: Path) -> None:
-    result = said("run.loss_finite", read(tmp_path, losses([2.0] * 9) + losses([0.0] * 9, float("nan"))))
+    result = result_of("run.loss_finite", read(tmp_path, losses([2.0] * 9) + losses([0.0] * 9, float("nan"))))
     assert result.verdict.value == "concern"
 
 
 def test_losses_of_0_without_a_norm_are_no_evidence_of_losses(tmp_path: Path) -> None:
-    result = said("run.loss_finite", read(tmp_path, losses([2.0] * 9 + [0.0] * 3, None)))
+    result = result_of("run.loss_finite", read(tmp_path, losses([2.0] * 9 + [0.0] * 3, None)))
     assert (result.verdict.value, "logging_nan_inf_filter" in result.message) == ("incomplete", True)
     for text in (losses([2.0] * 9 + [0.0] * 2, None), losses([2.0] * 9 + [0.0] * 3)):
-        assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"
+        assert result_of("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"
 
 
 def test_a_line_that_each_node_prints_counts_once(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_line_that_each_node_prints_counts_once(tmp_path: Path) -> None:
     lines = losses(values).splitlines(keepends=True)
     run = read(tmp_path, "".join(line * 8 for line in lines))
     assert run.data.losses.losses[0, LOG].lines == len(values)
-    assert said("run.loss_spikes", run).verdict.value == "pass"
+    assert result_of("run.loss_spikes", run).verdict.value == "pass"
 
 
 def test_a_bar_is_of_training_though_each_node_prints_the_losses(tmp_path: Path) -> None:
@@ -107,25 +107,25 @@ def test_a_bar_is_of_training_though_each_node_prints_the_losses(tmp_path: Path)
 @pytest.mark.parametrize("end", [ENDED, "", bar(0, STEPS, 0)], ids=["ended", "begun again", "a new bar"])
 def test_a_second_training_is_not_compared_with_the_first(tmp_path: Path, end: str) -> None:
     falls = losses([20.0 if step < 5 else 0.5 for step in range(150)])
-    assert said("run.loss_spikes", read(tmp_path, falls + end + falls)).verdict.value == "pass"
+    assert result_of("run.loss_spikes", read(tmp_path, falls + end + falls)).verdict.value == "pass"
 
 
 def test_steps_are_as_long_as_the_bar_says_in_half_a_minute_and_more(tmp_path: Path) -> None:
     run = read(tmp_path, trained())
     assert seconds(run) == {3.0}
     assert run.step_count == 390  # all but the first, and those for which the end is too short
-    assert said("run.step_outliers", run).verdict.value == "pass"
+    assert result_of("run.step_outliers", run).verdict.value == "pass"
 
 
 def test_a_second_that_is_rounded_is_no_long_step(tmp_path: Path) -> None:
     run = read(tmp_path, trained(1.3))
     assert max(lasting(run).values()) / min(lasting(run).values()) < 1.1
-    assert said("run.step_outliers", run).verdict.value != "concern"
+    assert result_of("run.step_outliers", run).verdict.value != "concern"
 
 
 def test_steps_that_are_longer_from_one_on_are_found(tmp_path: Path) -> None:
     text = trained(40.0, held_up=lambda step: 20.0 * (step > 200))
-    assert said("run.step_drift", read(tmp_path, text)).message.startswith(
+    assert result_of("run.step_drift", read(tmp_path, text)).message.startswith(
         "from step 202 on steps take 60 s, 1.5 times"
     )
 
@@ -180,7 +180,7 @@ def test_steps_of_ms_swift_are_those_that_its_lines_have(tmp_path: Path) -> None
     run = read(tmp_path, text.replace("\r ", "\rTrain:  "))
     assert seconds(run) == {3.0}
     bad = hugging_face(0.1, float("nan")).replace("}", ", 'global_step/max_steps': '7/400'}")
-    assert "is nan from step 7 on" in said("run.loss_finite", read(tmp_path, bad)).message
+    assert "is nan from step 7 on" in result_of("run.loss_finite", read(tmp_path, bad)).message
 
 
 @pytest.mark.parametrize(

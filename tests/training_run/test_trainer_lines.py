@@ -12,7 +12,7 @@ import pytest
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import lasting
 
 Line = Callable[..., str]
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_counts_its_time_anew(tmp_path: Pat
 @both
 def test_a_loss_that_is_no_number_is_said_with_its_step(tmp_path: Path, line: Line) -> None:
     lines = [line(step, 40 * step, loss=float("nan") if step > 20 else 2.5) for step in range(1, 31)]
-    assert said("run.loss_finite", run_of(tmp_path, *lines)).message == (
+    assert result_of("run.loss_finite", run_of(tmp_path, *lines)).message == (
         "rank 0: the loss is nan from step 21 on, in 10 of 30 lines; expected a number"
     )
 

@@ -12,7 +12,7 @@ import pytest
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.losses import LOG
 from clusterproof.plugins.training_run.reading import read_run
-from tests.training_run.builders import said
+from tests.training_run.builders import result_of
 from tests.training_run.logs import hugging_face, read
 
 STEPS = 400
@@ -43,9 +43,9 @@ def test_the_history_of_a_checkpoint_has_losses_with_their_steps(tmp_path: Path)
     keep(tmp_path, "", state(*entries(120), evaluated))
     run = read_run([str(tmp_path)])
     assert run.data.losses.losses[0, 1].lines == 120
-    assert said("run.loss_finite", run).verdict.value == "pass"
+    assert result_of("run.loss_finite", run).verdict.value == "pass"
     keep(tmp_path, "", state(*entries(120), evaluated, *bad))
-    result = said("run.loss_finite", read_run([str(tmp_path / "trainer_state.json")]))
+    result = result_of("run.loss_finite", read_run([str(tmp_path / "trainer_state.json")]))
     assert result.message == "rank 0: the loss is nan from step 121 on, in 2 of 122 lines; expected a number"
 
 
@@ -55,8 +55,8 @@ def test_what_several_checkpoints_and_the_log_have_counts_once(tmp_path: Path) -
     (tmp_path / "train.log").write_text(losses([2 + 90 / step for step in range(1, 231)]), encoding="utf-8")
     run = read_run([str(tmp_path)])
     assert {key: curve.lines for key, curve in run.data.losses.losses.items()} == {(0, 1): 200, (0, LOG): 230}
-    assert said("run.loss_spikes", run).verdict.value == "pass"
-    assert said("run.loss_finite", run).verdict.value == "pass"
+    assert result_of("run.loss_spikes", run).verdict.value == "pass"
+    assert result_of("run.loss_finite", run).verdict.value == "pass"
 
 
 NAN = [{"loss": float("nan"), "grad_norm": float("nan"), "step": step} for step in range(91, 101)]
@@ -67,24 +67,24 @@ def test_a_second_attempt_hides_nothing_of_the_first(tmp_path: Path, attempts: t
     well, badly = attempts
     keep(tmp_path, f"{well}/checkpoint-120", state(*entries(120)))
     keep(tmp_path, f"{badly}/checkpoint-100", state(*entries(90), *NAN))
-    result = said("run.loss_finite", read_run([str(tmp_path)]))
+    result = result_of("run.loss_finite", read_run([str(tmp_path)]))
     assert (result.verdict.value, "nan from step 91 on, in 10 of " in result.message) == ("fail", True), result.message
 
 
 def test_losses_of_0_are_unclear_also_where_their_lines_are_alike(tmp_path: Path) -> None:
     text = losses([2.0] * 49) + hugging_face(0.5, 0.0, None) * 40
-    assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "incomplete"
+    assert result_of("run.loss_finite", read(tmp_path, text)).verdict.value == "incomplete"
 
 
 def test_a_number_of_steps_that_is_none_refuses_no_log(tmp_path: Path) -> None:
     text = "Total optimization steps = , oops\n" + losses([2.0] * 9)
-    assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"
+    assert result_of("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"
 
 
 def test_a_short_history_beside_a_long_log_leaves_nothing_open(tmp_path: Path) -> None:
     keep(tmp_path, "checkpoint-20", state(*entries(20)))
     (tmp_path / "train.log").write_text(losses([2.0] * 200), encoding="utf-8")
-    assert said("run.loss_spikes", read_run([str(tmp_path)])).verdict.value == "pass"
+    assert result_of("run.loss_spikes", read_run([str(tmp_path)])).verdict.value == "pass"
 
 
 def test_a_history_that_was_cut_loses_its_tail_only(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.work import common_to_stages
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Sample
-from tests.training_run.builders import computing, said, uneven
+from tests.training_run.builders import computing, result_of, uneven
 from tests.training_run.logs import megatron, read
 
 EITHER = "the work is uneven, or CPUs are shared or programs pause, and nothing recorded tells which"
@@ -43,7 +43,7 @@ def under_pressure(percent: float) -> TrainingRun:
     ids=["nothing known", "CPUs short", "CPUs idle", "stages alike"],
 )
 def test_a_swing_is_laid_to_what_the_run_shows(run: Callable[[], TrainingRun], why: str) -> None:
-    result = said("run.work_uneven", run())
+    result = result_of("run.work_uneven", run())
     assert result.verdict is Verdict.CONCERN
     assert why in result.message
 
@@ -91,7 +91,7 @@ def test_sequences_of_any_length_hide_no_slow_step_unless_they_grow(
     def verdict(check: str, times: Callable[[int], float]) -> str:
         random = Random(3)
         lines = [of_length(step, 1000 * times(step), lengths(random, step)) for step in range(1, 601)]
-        return said(check, read(tmp_path, "".join(lines))).verdict.value
+        return result_of(check, read(tmp_path, "".join(lines))).verdict.value
 
     assert verdict("run.step_outliers", lambda step: 10 if step % 20 == 0 else 1) == of_outliers
     assert verdict("run.step_drift", lambda step: 2 if step > 300 else 1) == of_drift
@@ -109,5 +109,5 @@ def test_sequences_of_any_length_hide_no_slow_step_unless_they_grow(
 )
 def test_a_pace_that_most_ranks_of_a_stage_do_not_keep_is_a_concern(slow_ranks: tuple[int, ...], words: str) -> None:
     run = computing(lambda position, _: 1.3 if position.rank in slow_ranks else 1.0, replicas=8)
-    result = said("run.work_uneven", run)
+    result = result_of("run.work_uneven", run)
     assert (result.verdict.value, words in result.message) == ("concern" if words else "pass", True), result.message

@@ -28,7 +28,7 @@ from clusterproof.reports.results import read_results
 from tests.builders.evaluated import probed
 from tests.builders.runs import ROOT
 from tests.faults.infiniband import infiniband
-from tests.reports.read_back import found, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
+from tests.reports.read_back import findings_in, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
 from tests.testbed.load import loadable_p5, loadable_trn2
 from tests.testbed.needs import needs_nodes
 from tests.untrusted.mutations import mutated, written
@@ -139,10 +139,10 @@ def test_the_other_nodes_have_the_verdicts_that_they_have_without_it(run: Run) -
 
 def test_every_report_can_be_read_and_says_the_same(run: Run) -> None:
     verdicts = truth(run.folder)
-    assert sorted(row for row in of_the_suites(run.folder) if row[2] in LISTED) == found(run.folder, LISTED)
+    assert sorted(row for row in of_the_suites(run.folder) if row[2] in LISTED) == findings_in(run.folder, LISTED)
     assert sorted(of_pytests_junit(run.folder)) == verdicts
     assert sorted(of_the_grid(run.folder)) == verdicts
-    assert sorted(of_prometheus(run.folder)) == found(run.folder, ("fail", "concern", "incomplete"))
+    assert sorted(of_prometheus(run.folder)) == findings_in(run.folder, ("fail", "concern", "incomplete"))
 
 
 def test_nothing_that_a_node_says_is_part_of_a_page(run: Run) -> None:

@@ -84,7 +84,7 @@ def concluded(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> Mesh:
     return mesh_of(measured(made, wiring, rails), made.places, LIMITS)
 
 
-def said(mesh: Mesh) -> set[tuple[MeshKind, str]]:
+def findings_of(mesh: Mesh) -> set[tuple[MeshKind, str]]:
     """Each finding with its subject: `n001`, `n001+2` with the rail, or a rail alone."""
     return {(finding.kind, _whom(finding.kind, finding.nodes, finding.rails)) for finding in mesh.findings}
 
@@ -101,4 +101,15 @@ def of_node(node: str, rails: int = RAILS) -> list[Device]:
     return [(node, rail) for rail in range(rails)]
 
 
-__all__ = ["DEAD", "NODE_KINDS", "RAILS", "RDMA_MESH", "Wiring", "concluded", "measured", "of_node", "planned", "said"]
+__all__ = [
+    "DEAD",
+    "NODE_KINDS",
+    "RAILS",
+    "RDMA_MESH",
+    "Wiring",
+    "concluded",
+    "findings_of",
+    "measured",
+    "of_node",
+    "planned",
+]

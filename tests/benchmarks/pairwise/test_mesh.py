@@ -19,10 +19,10 @@ from tests.benchmarks.pairwise.meshes import (
     RAILS,
     Wiring,
     concluded,
+    findings_of,
     measured,
     of_node,
     planned,
-    said,
 )
 
 ALL = ",".join(map(str, range(RAILS)))
@@ -142,7 +142,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_mesh_is_told_by_its_exchanges(name: str) -> None:
     case = CASES[name]
-    assert said(concluded(planned(case.count, case.rack), case.wiring, case.rails)) == case.said
+    assert findings_of(concluded(planned(case.count, case.rack), case.wiring, case.rails)) == case.said
 
 
 FAULTS: Mapping[str, tuple[Callable[[str, Pair], Wiring], set[MeshKind]]] = {
@@ -239,14 +239,14 @@ def test_racks_that_do_not_reach_each_other_are_sides_though_both_reach_a_third(
 def test_two_nodes_that_lack_the_same_device_still_have_the_other_rails() -> None:
     made = planned(8)
     mesh = concluded(made, Wiring([("n007", 6)], lacking=[("n000", 2), ("n001", 2)]))
-    assert said(mesh) == {(GAP, "n000 on 2"), (GAP, "n001 on 2"), (DEVICE, "n007 on 6")}
+    assert findings_of(mesh) == {(GAP, "n000 on 2"), (GAP, "n001 on 2"), (DEVICE, "n007 on 6")}
 
 
 def test_what_is_said_does_not_depend_on_the_order_of_measuring() -> None:
     made, wiring = planned(16), Wiring([("n003", 5), *of_node("n009")], rails=[2])
     measurements = measured(made, wiring)
     turned = mesh_of(measurements[::-1], made.places, LIMITS)
-    assert said(turned) == said(concluded(made, wiring))
+    assert findings_of(turned) == findings_of(concluded(made, wiring))
 
 
 def test_a_node_without_a_program_is_in_no_exchange_and_blames_nobody() -> None:

@@ -23,10 +23,10 @@ from tests.benchmarks.pairwise.meshes import (
     Device,
     Wiring,
     concluded,
+    findings_of,
     measured,
     of_node,
     planned,
-    said,
 )
 
 MESHES = 40
@@ -131,25 +131,25 @@ def without(count: int) -> dict[str, Collection[int]]:
 def test_a_dead_device_is_one_finding_though_half_of_the_nodes_lack_another() -> None:
     for seed in range(8):
         mesh = after_all_rounds(without(8), [("n002", BUSES[5])], seed)
-        findings = {finding for finding in said(mesh) if finding[0] is not MeshKind.GAP}
+        findings = {finding for finding in findings_of(mesh) if finding[0] is not MeshKind.GAP}
         assert findings == {(MeshKind.DEVICE, "n002 on 5")}
 
 
 def test_nodes_that_all_lack_what_one_has_have_the_numbers_of_that_one() -> None:
     mesh = after_all_rounds(without(15))
     assert [rail.number for rail in mesh.rails] == [1, 2, 3, 4, 5, 6, 7]
-    assert (MeshKind.GAP, "n015 on 0") in said(mesh)
+    assert (MeshKind.GAP, "n015 on 0") in findings_of(mesh)
 
 
 def test_nodes_that_lack_devices_of_different_rails_are_well_on_the_others() -> None:
     mesh = after_all_rounds({**without(1), "n001": BUSES[:7]})
-    assert said(mesh) == {(MeshKind.GAP, "n000 on 0"), (MeshKind.GAP, "n001 on 7")}
+    assert findings_of(mesh) == {(MeshKind.GAP, "n000 on 0"), (MeshKind.GAP, "n001 on 7")}
 
 
 def test_two_models_are_one_rail_by_the_order_of_their_devices() -> None:
     models = {node: OTHER if number % 2 else BUSES for number, node in enumerate(NODES)}
     assert after_all_rounds(models).findings == ()
-    assert said(after_all_rounds(models, [("n003", OTHER[5])])) == {(MeshKind.DEVICE, "n003 on 5")}
+    assert findings_of(after_all_rounds(models, [("n003", OTHER[5])])) == {(MeshKind.DEVICE, "n003 on 5")}
 
 
 @pytest.mark.long

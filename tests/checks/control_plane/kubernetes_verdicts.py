@@ -24,6 +24,6 @@ def verdicts(reports: Words) -> dict[str, Result]:
     return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
 
 
-def found(reports: Words) -> dict[str, Verdict]:
+def findings_of(reports: Words) -> dict[str, Verdict]:
     """Results other than a pass."""
     return {name: result.verdict for name, result in verdicts(reports).items() if result.verdict is not Verdict.PASS}

@@ -36,11 +36,11 @@ from tests.checks.control_plane.kubernetes_fault import (
     unbound,
     without_driver,
 )
-from tests.checks.control_plane.kubernetes_verdicts import KUBERNETES_FAULTS, OF_KUBERNETES, found, verdicts
+from tests.checks.control_plane.kubernetes_verdicts import KUBERNETES_FAULTS, OF_KUBERNETES, findings_of, verdicts
 
 
 def test_a_healthy_cluster_passes() -> None:
-    assert found(healthy()) == {}
+    assert findings_of(healthy()) == {}
 
 
 @pytest.mark.parametrize("fault", KUBERNETES_FAULTS, ids=lambda fault: fault.name)
@@ -129,7 +129,7 @@ def test_what_is_meant_to_be_so_is_no_finding(change: Callable[[Words], object])
     reports = healthy()
     change(reports)
     allowed = {"k8s_gpu_seen": Verdict.NOT_APPLICABLE}  # one of four nodes has partitioned GPUs: the others pass
-    assert {name: verdict for name, verdict in found(reports).items() if allowed.get(name) is not verdict} == {}
+    assert {name: verdict for name, verdict in findings_of(reports).items() if allowed.get(name) is not verdict} == {}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_driver_that_a_new_node_has_not_registered_yet_is_neither_a_fault_nor_
     reports = healthy()
     without_driver(reports, 2, FSX)
     renew(reports)
-    assert found(reports) == {"k8s_storage": Verdict.INCOMPLETE}
+    assert findings_of(reports) == {"k8s_storage": Verdict.INCOMPLETE}
 
 
 def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
@@ -176,7 +176,7 @@ def test_kubernetes_report_on_an_unreached_node_is_evaluated_and_the_rest_incomp
     reports = healthy()
     reports.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods", "k8s_kubelet_policy"}
-    assert found(reports) == dict.fromkeys(compared, Verdict.INCOMPLETE)
+    assert findings_of(reports) == dict.fromkeys(compared, Verdict.INCOMPLETE)
     assert all(verdicts(reports)[name].is_of_unreachable for name in compared)
     give(reports, 2, {"gpu": 0})
     reports.pods.append(pod("old", NAMES[2], deleted=HALF_AN_HOUR_AGO, accelerators=8))
@@ -218,7 +218,7 @@ def test_evidence_in_another_form_is_no_pass_and_no_fault(name: str, data: objec
     reports.kubernetes[name] = data
     if name == "k8s_resource_slices":
         give(reports, 1, {"gpu": 0})
-    seen = found(reports)
+    seen = findings_of(reports)
     assert Verdict.INCOMPLETE in seen.values()
     assert {"k8s_gpu_seen"} >= {name for name, verdict in seen.items() if verdict is Verdict.FAIL}
 

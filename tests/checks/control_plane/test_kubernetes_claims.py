@@ -8,7 +8,7 @@ from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from tests.checks.control_plane.kubernetes_cluster import NAMES, healthy
 from tests.checks.control_plane.kubernetes_fault import give
-from tests.checks.control_plane.kubernetes_verdicts import found, verdicts
+from tests.checks.control_plane.kubernetes_verdicts import findings_of, verdicts
 
 
 def test_without_a_device_plugin_slices_that_may_not_be_listed_leave_the_check_incomplete() -> None:
@@ -40,11 +40,11 @@ def test_gpus_that_a_driver_of_claims_offers_count(offered: list[object], expect
     reports = healthy()
     del reports.nodes[1]["capacity"]["gpu"], reports.nodes[1]["allocatable"]["gpu"]
     reports.kubernetes["k8s_resource_slices"] = {"slices": offered}
-    assert found(reports) == expected
+    assert findings_of(reports) == expected
 
 
 def test_efa_that_a_driver_of_claims_offers_counts() -> None:
     reports = healthy()
     give(reports, 1, {"efa": 0})
     reports.kubernetes["k8s_resource_slices"] = {"slices": [slices("dra.net", 34, None)]}
-    assert found(reports) == {}
+    assert findings_of(reports) == {}

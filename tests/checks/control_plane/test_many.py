@@ -12,7 +12,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.checks.control_plane.kubernetes_cluster import NAMES, healthy, held, node_in_kubernetes, waiting
 from tests.checks.control_plane.kubernetes_fault import PLUGIN, ill
 from tests.checks.control_plane.kubernetes_verdicts import verdicts
@@ -33,8 +33,8 @@ def message(check: str, names: list[str], **collectors: Any) -> str:
 
 def test_nodes_that_do_not_run_are_counted() -> None:
     every = [{"InstanceId": f"i-{number}", **STOPPED} for number in range(25)]
-    said = message("nodes_running", ["a"], hyperpod={"InstanceGroups": []}, hyperpod_nodes={"nodes": every})
-    assert "i-19 (workers) is Pending and 5 more; expected every node Running" in said
+    text = message("nodes_running", ["a"], hyperpod={"InstanceGroups": []}, hyperpod_nodes={"nodes": every})
+    assert "i-19 (workers) is Pending and 5 more; expected every node Running" in text
 
 
 def test_the_image_that_one_node_has_is_counted_beside_many() -> None:
@@ -74,4 +74,4 @@ def test_a_version_that_one_kubelet_has_is_counted_beside_many() -> None:
 @pytest.mark.parametrize(("count", "end"), [(8, "mlx5_7 port 1: "), (10, "mlx5_7 port 1, and 2 more: ")])
 def test_ports_that_lose_packets_are_counted(count: int, end: str) -> None:
     ports = [roce_port(number, pfc="0" * 8, notifies="0" * 8) for number in range(count)]
-    assert f"{end}RoCE packets have priority" in said("network.roce_settings", roce_host(*ports)).message
+    assert f"{end}RoCE packets have priority" in result_of("network.roce_settings", roce_host(*ports)).message

@@ -18,7 +18,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.aws.facts_account import needs
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
 from tests.checks.control_plane.slurm_faults import healthy
 
@@ -169,7 +169,7 @@ def test_a_captured_state_of_slurm_is_one_that_takes_jobs(
 ) -> None:
     slurm_node = {**healthy()["nodes"][0], "state": state, "gres": gres}
     evidence = node("gpu001", slurm_node={"nodes": [slurm_node]})
-    expect(said("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, message)
+    expect(result_of("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, message)
 
 
 def test_a_public_subnet_is_named_beside_one_whose_route_table_is_unknown() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.testbed.imex import domain
 
@@ -58,4 +58,4 @@ def rack(cluster: str = RACK_1, first: int = 0, trays: int = 18) -> list[NodeEvi
 
 
 def evaluated(check: str, own: NodeEvidence, *others: NodeEvidence, **target: Any) -> Result:
-    return said(f"gpu.{check}", own, *others, instance_type=P6E, **target)
+    return result_of(f"gpu.{check}", own, *others, instance_type=P6E, **target)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
 from tests.checks.gpu.given import GPU, NO_AER, ON_BUS, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
@@ -180,7 +180,7 @@ def test_a_node_whose_gpus_are_shared_unevenly_stays_a_concern_beside_one_that_i
     other: tuple[int, ...], message: str
 ) -> None:
     nodes = [node(f"n{n}", pci=bus(*numa)) for n, numa in enumerate(((0, 0, 0, 0, 0, 1, 1, 1), other))]
-    result = said("gpu.gpu_numa", *nodes)
+    result = result_of("gpu.gpu_numa", *nodes)
     assert (result.verdict is Verdict.CONCERN, message in result.message) == (bool(message), True), result.message
 
 

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -35,7 +35,9 @@ def evaluated(
         "nvml": nvml(*(gpu(at, **values) for at, values in enumerate(gpus))),
         "pci": {"devices": []},
     }
-    return said(f"gpu.{check}", node("gpu001", **reports | collectors), occasion=occasion, instance_type=instance_type)
+    return result_of(
+        f"gpu.{check}", node("gpu001", **reports | collectors), occasion=occasion, instance_type=instance_type
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_a_tray_that_is_alone_in_a_clique_differs_from_the_others() -> None:
     trays = [node(f"tray{n}", boot=boot(), nvml=nvml(*[gpu(at, **RACK) for at in range(4)])) for n in range(4)]
     strange = {**RACK, "fabric": {**OF_RACK, "clique": 7}}
     trays[3] = node("tray3", boot=boot(), nvml=nvml(*[gpu(at, **strange) for at in range(4)]))
-    result = said("gpu.fabric_uniform", trays[3], *trays[:3], instance_type="p6e-gb300r.36xlarge")
+    result = result_of("gpu.fabric_uniform", trays[3], *trays[:3], instance_type="p6e-gb300r.36xlarge")
     expect(result, CONCERN, "NVLink fabric clique 7 of cluster")
     assert "as on 3 of 4 nodes" in result.message
 

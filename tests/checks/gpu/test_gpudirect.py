@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, node
 from tests.builders.samples import sample
 from tests.checks.gpu.given import GPU, bus, evaluated
@@ -38,7 +38,7 @@ def configured(
     check: str, functions: list[dict[str, Any]], machine: str = "x86_64", *, is_virtual: bool = False
 ) -> Any:
     report = {"machine": machine, "is_virtual": is_virtual, "functions": functions}
-    return said(f"gpu.{check}", node("gpu001", boot=boot(), pci_config=report))
+    return result_of(f"gpu.{check}", node("gpu001", boot=boot(), pci_config=report))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_read_requests_are_compared_on_virtual_machines_too() -> None:
 @pytest.mark.long
 def test_a_published_lspci_shows_nothing_amiss() -> None:
     collectors, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
-    result = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=collectors["pci_config"]))
+    result = result_of("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=collectors["pci_config"]))
     assert result.verdict is PASS, result.message
 
 
@@ -172,7 +172,7 @@ def test_gpudirect_is_asked_of_other_fabrics_than_efa(
     rdma = {"devices": [device], "modules": modules, "uverbs": [], "nvidia_taint": "POE"}
     collectors = {"rdma": rdma, "boot": boot("6.8.0-60-generic"), "pci": bus(0, 0)}
     expect_of = {"gpus": 2, "efa": 0, "nvlinks": links}
-    result = said("gpu.peermem", node("gpu001", **collectors), expect=expect_of)
+    result = result_of("gpu.peermem", node("gpu001", **collectors), expect=expect_of)
     assert result.verdict is verdict, result.message
 
 
@@ -185,7 +185,7 @@ def test_a_node_all_of_whose_devices_have_a_smaller_payload_than_others_is_a_con
         config = {"machine": "x86_64", "is_virtual": is_virtual, "functions": functions}
         return node(name, boot=boot(), pci_config=config)
 
-    result = said("gpu.pcie_settings", host("n1", 128), host("n2", 256), host("n3", 256))
+    result = result_of("gpu.pcie_settings", host("n1", 128), host("n2", 256), host("n3", 256))
     assert result.verdict is verdict, result.message
 
 
@@ -226,7 +226,7 @@ def test_read_requests_are_compared_with_the_model_and_with_the_same_device_of_t
     own: tuple[int, ...], others: list[tuple[int, ...]], message: str
 ) -> None:
     nodes = [with_requests(f"n{at}", *sizes) for at, sizes in enumerate([own, *others])]
-    result = said("gpu.pcie_settings", *nodes)
+    result = result_of("gpu.pcie_settings", *nodes)
     expect(result, CONCERN if message else PASS, message)
     assert " 4096; expected 512" not in result.message
 

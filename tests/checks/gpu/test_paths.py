@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.captures.captured import output_of
 from tests.checks.gpu.given import UNKNOWN
 
@@ -63,7 +63,7 @@ ONE_NIC = [device("n", 0, "pci0 r0 u0 n0"), *(device("g", number, f"pci0 r0 u0 g
     ],
 )
 def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdict: Verdict, message: str) -> None:
-    expect(said("gpu.gpu_paths", node("gpu001", devices)), verdict, message)
+    expect(result_of("gpu.gpu_paths", node("gpu001", devices)), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdic
 def test_nodes_with_as_many_devices_have_them_in_the_same_places(
     other: list[Any], verdict: Verdict, message: str
 ) -> None:
-    expect(said("gpu.gpu_paths", node("gpu001", pairs(2)), node("gpu002", other)), verdict, message)
+    expect(result_of("gpu.gpu_paths", node("gpu001", pairs(2)), node("gpu002", other)), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_switch_has_the_link_that_both_ends_can_have_and_others_of_its_kind_do
     utilization = {"utilization_percent": 97 if busy else 0}
     gpus = [{"index": number, "pci": f"0000:{0x40 + number:02x}:00.0", **utilization} for number in (1, 2)]
     evidence = node("gpu001", pairs(3), switches=switches, nvml={"init": None, "gpus": gpus})
-    expect(said("gpu.pcie_switches", evidence), verdict, message)
+    expect(result_of("gpu.pcie_switches", evidence), verdict, message)
 
 
 def test_nodes_have_the_same_links_above_their_switches() -> None:
@@ -133,7 +133,9 @@ def test_nodes_have_the_same_links_above_their_switches() -> None:
         node(f"gpu{number}", pairs(1), switches=[switch(0, **(NARROW if number == 1 else {}))]) for number in (1, 2, 3)
     )
     expect(
-        said("gpu.pcie_switches", own, *others), CONCERN, "x8 at 32 GT/s; expected x16 at 32 GT/s as on 2 of 3 nodes"
+        result_of("gpu.pcie_switches", own, *others),
+        CONCERN,
+        "x8 at 32 GT/s; expected x16 at 32 GT/s as on 2 of 3 nodes",
     )
 
 
@@ -178,4 +180,4 @@ def test_a_row_that_does_not_fit_its_heading_says_nothing_of_paths(text: str) ->
 )
 def test_a_capture_of_nvidia_smi_topo_is_evaluated_as_the_bus_is(way: str, verdict: Verdict, message: str) -> None:
     evidence = {name: Collected(Status.READ, value) for name, value in output_of(TOPO.format(way)).items()}
-    expect(said("gpu.gpu_paths", NodeEvidence("gpu001", evidence)), verdict, message)
+    expect(result_of("gpu.gpu_paths", NodeEvidence("gpu001", evidence)), verdict, message)

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
 from tests.checks.gpu.given import GPU, UNSUPPORTED, beside, bus, evaluated
 
@@ -52,34 +52,35 @@ OTHERS = [host(f"n{number}") for number in (2, 3, 4)]
 )
 def test_a_node_all_of_whose_gpus_differ_from_the_group_is_a_concern(value: dict[str, Any], message: str) -> None:
     own = host("n1", *[value] * 8)
-    result = said("gpu.gpu_uniform", own, *OTHERS)
+    result = result_of("gpu.gpu_uniform", own, *OTHERS)
     assert (result.verdict, message in result.message) == (Verdict.CONCERN, True), result.message
-    assert said("gpu.gpu_uniform", OTHERS[0], own, *OTHERS[1:]).verdict is Verdict.PASS
+    assert result_of("gpu.gpu_uniform", OTHERS[0], own, *OTHERS[1:]).verdict is Verdict.PASS
 
 
 def test_two_nodes_of_which_one_is_in_mig_mode_are_a_concern() -> None:
-    result = said("gpu.gpu_uniform", host("n1", *[{"mig_mode": True}] * 8), host("n2"))
+    result = result_of("gpu.gpu_uniform", host("n1", *[{"mig_mode": True}] * 8), host("n2"))
     assert "MIG differs from node to node (on on n1, off on n2)" in result.message
 
 
 def test_a_gpu_that_cannot_be_partitioned_is_not_beside_those_that_are() -> None:
     display = {"name": "NVIDIA T1000 8GB", "mig_mode": UNSUPPORTED, "mig_pending": UNSUPPORTED}
     of_seven = [{"mig_mode": True, "mig_pending": True}] * 7
-    assert said("gpu.mig_uniform", host("n1", display, *of_seven)).verdict is Verdict.PASS
-    assert said("gpu.mig_uniform", host("n1", {}, *of_seven)).verdict is Verdict.CONCERN
+    assert result_of("gpu.mig_uniform", host("n1", display, *of_seven)).verdict is Verdict.PASS
+    assert result_of("gpu.mig_uniform", host("n1", {}, *of_seven)).verdict is Verdict.CONCERN
     assert (
-        said("gpu.mig_uniform", host("n1", {**display, "name": H100["name"]}, *of_seven)).verdict is Verdict.INCOMPLETE
+        result_of("gpu.mig_uniform", host("n1", {**display, "name": H100["name"]}, *of_seven)).verdict
+        is Verdict.INCOMPLETE
     )
 
 
 def test_mig_is_not_applicable_where_no_gpu_can_be_partitioned() -> None:
     l4 = {"name": "NVIDIA L4", "mig_mode": UNSUPPORTED, "mig_pending": UNSUPPORTED}
-    assert said("gpu.mig_uniform", host("n1", *[l4] * 8)).verdict is Verdict.NOT_APPLICABLE
+    assert result_of("gpu.mig_uniform", host("n1", *[l4] * 8)).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_gpu_that_cannot_be_partitioned_is_in_no_mode() -> None:
     nodes = [host(name, *[{"mig_mode": UNSUPPORTED}] * 8) for name in ("n1", "n2", "n3")]
-    assert said("gpu.gpu_uniform", *nodes).verdict is Verdict.PASS
+    assert result_of("gpu.gpu_uniform", *nodes).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_gpu_that_cannot_be_partitioned_is_in_no_mode() -> None:
 def test_where_most_gpus_of_a_node_are_odd_the_others_are_not_accused(
     check: str, value: dict[str, Any], accused: str, expected: str
 ) -> None:
-    result = said(f"gpu.{check}", host("n1", *[value] * 5), *OTHERS)
+    result = result_of(f"gpu.{check}", host("n1", *[value] * 5), *OTHERS)
     assert result.verdict is Verdict.CONCERN, result.message
     assert accused in result.message
     assert expected in result.message
@@ -115,12 +116,12 @@ DISPLAY = {"name": "NVIDIA T1000 8GB", "vbios": "90.17.8B.00.07"}
     ],
 )
 def test_a_vbios_is_compared_with_those_of_the_same_model(gpus: list[dict[str, Any]], message: str) -> None:
-    result = said("gpu.vbios_uniform", host("n1", *gpus))
+    result = result_of("gpu.vbios_uniform", host("n1", *gpus))
     assert (result.verdict, message in result.message) == (Verdict.CONCERN if message else Verdict.PASS, True)
 
 
 def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
-    result = said("gpu.gpu_uniform", host("n1", {"clock_max_mhz": 1755}))
+    result = result_of("gpu.gpu_uniform", host("n1", {"clock_max_mhz": 1755}))
     assert "GPU 0: maximum clock (MHz) 1755; expected 1980, as on 7 GPUs of the node" in result.message
 
 
@@ -140,7 +141,7 @@ def test_a_serial_is_that_of_a_board_of_two_on_a_tray(model: str, serials: str, 
         for n, serial in enumerate(serials)
     ]
     nvml = {"init": None, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
-    assert said("gpu.gpu_identity", node("n1", nvml=nvml, pci=bus(*([0] * len(gpus))))).verdict is verdict
+    assert result_of("gpu.gpu_identity", node("n1", nvml=nvml, pci=bus(*([0] * len(gpus))))).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -156,9 +157,9 @@ def test_one_machine_under_two_names_is_a_concern(boot_id: str, message: str) ->
         return node(name, **collectors, boot={"boot_id": boot})
 
     twins = [named("n1", "a", "one"), named("n2", "a", boot_id)]
-    result = said("gpu.gpu_identity", *twins, named("n3", "b", "third"), named("n4", "c", "fourth"))
+    result = result_of("gpu.gpu_identity", *twins, named("n3", "b", "third"), named("n4", "c", "fourth"))
     assert (result.verdict, message in result.message) == (Verdict.CONCERN, True), result.message
-    assert said("gpu.gpu_identity", named("n3", "b", "third"), *twins).verdict is Verdict.PASS
+    assert result_of("gpu.gpu_identity", named("n3", "b", "third"), *twins).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(

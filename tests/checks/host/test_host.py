@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from tests.builders.evaluated import said, verdict_of
+from tests.builders.evaluated import result_of, verdict_of
 from tests.builders.recordings import node
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
@@ -102,7 +102,7 @@ def test_swap_is_seen_though_it_is_unknown_how_much_of_it_is_in_use() -> None:
 def test_huge_pages_that_one_of_two_nodes_reserves_are_named() -> None:
     large = {"size_kib": 2**20, "pages": 16, "free": 0}
     nodes = [{"total_kib": 2**31, "huge_pages": pages} for pages in ([large], [], [])]
-    result = said("host.hugepages", *(node(f"n{at}", memory=memory) for at, memory in enumerate(nodes)))
+    result = result_of("host.hugepages", *(node(f"n{at}", memory=memory) for at, memory in enumerate(nodes)))
     assert result.verdict is Verdict.CONCERN
     assert result.message == "huge pages of 1024 MiB some; expected none as on 2 of 3 nodes"
 

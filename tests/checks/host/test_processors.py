@@ -6,7 +6,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
 
 PASS, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -37,7 +37,7 @@ def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufre
 def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
     driver: str, limits_khz: tuple[int | None, ...], verdict: Verdict, message: str
 ) -> None:
-    result = said("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver))
+    result = result_of("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver))
     expect(result, verdict, message)
     assert result.message.count("limited: ") == message.count("limited: ")
 
@@ -52,12 +52,12 @@ def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
 )
 def test_a_limit_is_low_by_the_base_frequencies_of_the_cpus_vendor(model: str, khz: int, verdict: Verdict) -> None:
     policy = {**EPYC, "max_khz": 4_800_000, "limit_khz": khz, "first": "policy0", "count": 112}
-    result = said("host.cpu_governor", node("n0", cpus={"policies": [policy], "info": {"model": model}}))
+    result = result_of("host.cpu_governor", node("n0", cpus={"policies": [policy], "info": {"model": model}}))
     expect(result, verdict, f"limited: policy0 to {khz // 1000} of 4800 MHz" if verdict is CONCERN else "")
 
 
 def test_a_limit_is_said_where_that_of_another_cpu_is_unknown() -> None:
-    result = said("host.cpu_governor", with_policies("n0", None, 1_500_000))
+    result = result_of("host.cpu_governor", with_policies("n0", None, 1_500_000))
     expect(result, INCOMPLETE, "limited: policy1 to 1500 of 3420 MHz")
 
 
@@ -66,12 +66,12 @@ def test_a_maximum_that_differs_is_not_said_again_as_a_limit() -> None:
         policy = {**EPYC, "driver": "intel_pstate", "max_khz": khz, "limit_khz": khz, "first": "policy0", "count": 96}
         return node(name, cpus={"policies": [policy]})
 
-    result = said("host.cpu_uniform", host("n0", 3_800_000), *(host(f"n{at}", 3_500_000) for at in (1, 2)))
+    result = result_of("host.cpu_uniform", host("n0", 3_800_000), *(host(f"n{at}", 3_500_000) for at in (1, 2)))
     assert "maximum MHz 3800; expected 3500 as on 2 of 3 nodes" in result.message
     assert "limit" not in result.message
 
 
 def test_a_limit_on_all_cpus_is_compared_with_other_nodes() -> None:
     slow, *others = (with_policies(f"n{at}", limit) for at, limit in enumerate((1_500_000, 2_250_000, 2_250_000)))
-    assert "limit in MHz 1500; expected 2250 as on 2 of 3 nodes" in said("host.cpu_uniform", slow, *others).message
-    assert "limit in MHz" not in said("host.cpu_uniform", *others, slow).message
+    assert "limit in MHz 1500; expected 2250 as on 2 of 3 nodes" in result_of("host.cpu_uniform", slow, *others).message
+    assert "limit in MHz" not in result_of("host.cpu_uniform", *others, slow).message

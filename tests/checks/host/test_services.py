@@ -11,7 +11,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.host.collect_services import WANTED
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
@@ -33,7 +33,7 @@ DEAD = {"active": "inactive", "sub": "dead"}
 def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
     """The verdict on the services of a node that reports this."""
     evidence = NodeEvidence("node0", {"services": Collected(Status.READ, {"services": {}, "failed": [], **collector})})
-    return said("host.services", evidence, occasion=occasion)
+    return result_of("host.services", evidence, occasion=occasion)
 
 
 def test_the_probe_asks_for_every_service_that_a_node_may_need() -> None:
@@ -130,7 +130,7 @@ def test_a_machine_that_builds_images_need_not_run_what_waits_for_a_device(
     report = {"services": {name: {**RUNS, **service}}, "failed": []}
     platform = {"vendor": "Amazon EC2", "product": instance_type, "serial": ""}
     evidence = node("n", services=report, platform=platform, pci={"devices": []}, rdma={"devices": []})
-    result = said("host.services", evidence, occasion=occasion, instance_type=instance_type)
+    result = result_of("host.services", evidence, occasion=occasion, instance_type=instance_type)
     assert result.verdict is verdict, result.message
 
 
@@ -171,7 +171,7 @@ def test_what_most_nodes_have_running_is_expected_of_each(
         node(f"n{number}", services={"services": {"slurmd": {**RUNS, **service}}, "failed": []})
         for number, service in enumerate([own, *others])
     )
-    result = said("host.services", first, *rest)
+    result = result_of("host.services", first, *rest)
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -201,7 +201,7 @@ def test_like_nodes_may_differ_in_what_they_have_running(
         )
         for number, units in enumerate([own, others, others])
     ]
-    result = said("host.services", *nodes)
+    result = result_of("host.services", *nodes)
     assert result.verdict is verdict, result.message
 
 

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 from clusterproof.plugins.transport.gather import probe_nodes
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, node
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
@@ -59,7 +59,7 @@ def of_clock(clock: dict[str, Any], began: float, asked: float = NOW - 4, answer
 def test_a_clock_is_held_against_that_of_the_machine_that_asked(
     evidence: NodeEvidence, verdict: Verdict, message: str
 ) -> None:
-    expect(said("host.clock_sync", evidence), verdict, message)
+    expect(result_of("host.clock_sync", evidence), verdict, message)
 
 
 def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_setting_is_named_that_is_wrong_for_anybody_or_unlike_another_nodes(
     own: dict[str, Any], peers: list[dict[str, Any]], verdict: Verdict, message: str
 ) -> None:
     others = [of_settings(f"peer{number}", **peer) for number, peer in enumerate(peers)]
-    expect(said("host.kernel_settings", of_settings(**own), *others), verdict, message)
+    expect(result_of("host.kernel_settings", of_settings(**own), *others), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_setting_is_named_that_is_wrong_for_anybody_or_unlike_another_nodes(
 )
 def test_the_kernel_keeps_what_has_happened_to_it(tainted: Any, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", kernel_limits={"settings": {f"{SYS}/kernel/tainted": tainted}})
-    expect(said("host.kernel_taint", evidence), verdict, message)
+    expect(result_of("host.kernel_taint", evidence), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_kernel_keeps_what_has_happened_to_it(tainted: Any, verdict: Verdict
     ],
 )
 def test_folders_of_all_users_are_open_to_all(modes: dict[str, Any], verdict: Verdict, message: str) -> None:
-    expect(said("host.shared_folders", node("gpu001", kernel_limits={"modes": modes})), verdict, message)
+    expect(result_of("host.shared_folders", node("gpu001", kernel_limits={"modes": modes})), verdict, message)
 
 
 def of_thp(name: str, mode: str) -> NodeEvidence:
@@ -168,5 +168,5 @@ def of_thp(name: str, mode: str) -> NodeEvidence:
 def test_two_nodes_are_compared_and_both_are_named() -> None:
     own, other = of_thp("gpu001", "always madvise [never]"), of_thp("gpu002", "always [madvise] never")
     message = "differs from node to node (never on gpu001, madvise on gpu002); expected one for all nodes"
-    expect(said("host.thp", own, other), CONCERN, message)
-    expect(said("host.thp", own, of_thp("gpu002", "always madvise [never]")), PASS, "")
+    expect(result_of("host.thp", own, other), CONCERN, message)
+    expect(result_of("host.thp", own, of_thp("gpu002", "always madvise [never]")), PASS, "")

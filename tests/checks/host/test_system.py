@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -24,7 +24,7 @@ def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", 
         node(f"n{number}", **{"boot": boot(), "platform": EC2} | values)
         for number, values in enumerate((collectors, *others))
     ]
-    return said(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
+    return result_of(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
 
 
 def mounts(at: str, **values: Any) -> dict[str, Any]:

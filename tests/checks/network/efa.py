@@ -6,7 +6,7 @@ from typing import Any
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 
 SAYS = {25: "25 Gb/sec (1X EDR)", 30: "30 Gb/sec (12X SDR)", 50: "50 Gb/sec (1X HDR)", 100: "100 Gb/sec (4X EDR)",
         200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (8X HDR)"}  # fmt: skip
@@ -45,7 +45,7 @@ def evidence(
 
 def evaluated(check: str, *nodes: NodeEvidence, **target: Any) -> Result:
     """A check's result on the first of some nodes."""
-    return said(check, *nodes, **target)
+    return result_of(check, *nodes, **target)
 
 
 def group(instance_type: str, *counts: int, **values: Any) -> list[NodeEvidence]:

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import read_cluster, write_cluster
 from clusterproof.plugins.inventory.ec2 import efa_attached
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.checks.network.efa import device, evaluated, evidence, group, output_of
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -191,7 +191,9 @@ DOMAINS = "".join(
     ],
 )
 def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verdict, message: str) -> None:
-    result = said("network.libfabric_efa", output_of(libfabric=fi_info), occasion=occasion, instance_type="p5.48xlarge")
+    result = result_of(
+        "network.libfabric_efa", output_of(libfabric=fi_info), occasion=occasion, instance_type="p5.48xlarge"
+    )
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -225,6 +227,8 @@ def loopback(*mb_per_s: float | None) -> dict[str, Any]:
 )
 def test_every_domain_exchanges_messages(exchanges: Any, count: int, verdict: Verdict, message: str) -> None:
     node = output_of(count=count, efa_loopback=exchanges)
-    result = said("network.efa_loopback", node, occasion="perf", instance_type="p5.48xlarge", expect={"efa": count})
+    result = result_of(
+        "network.efa_loopback", node, occasion="perf", instance_type="p5.48xlarge", expect={"efa": count}
+    )
     assert result.verdict is verdict, result.message
     assert message in result.message

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.network.facts import Port
 from clusterproof.plugins.inventory import with_expectations
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node, unreached
 from tests.checks.network.given import mlx5, port, rdma, verdict
 
@@ -63,7 +63,7 @@ def test_ports_are_held_against_their_like(devices: list[dict[str, Any]], says: 
 def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
     slow = node("n0", **rdma(mlx5(0, port()), mlx5(1, port(rate=EDR))))
     others = [node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, port()))) for number in (1, 2)]
-    result = said("network.ib_ports", slow, *others)
+    result = result_of("network.ib_ports", slow, *others)
     assert result.verdict is FAIL, result.message
     assert "port 1 at 100 Gb/sec (4X EDR); expected 400 Gb/s" in result.message
     assert result.devices == ("mlx5_1",)
@@ -95,9 +95,9 @@ SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
 )
 def test_the_lesser_of_two_nodes_is_a_concern(check: str, worse: dict[str, Any], message: str) -> None:
     own, other = node("n0", **worse), node("n1", **four())
-    result = said(check, own, other)
+    result = result_of(check, own, other)
     assert (result.verdict, message in result.message) == (CONCERN, True), result.message
-    assert said(check, other, own).verdict is PASS
+    assert result_of(check, other, own).verdict is PASS
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_disabled_port_is_compared_whatever_its_link_layer(
 ) -> None:
     rails = port(link_layer="Ethernet"), port(link_layer="Ethernet")
     others = [with_ports(f"n{at}", port(link_layer="Ethernet", **elsewhere), *rails) for at in (1, 2)]
-    result = said("network.ib_ports", with_ports("n0", port(link_layer=own, **OFF), *rails), *others)
+    result = result_of("network.ib_ports", with_ports("n0", port(link_layer=own, **OFF), *rails), *others)
     expect(result, verdict, message)
     assert ("Disabled" in result.message) is (not elsewhere)
 
@@ -133,26 +133,26 @@ def test_a_rail_of_ethernet_that_lost_its_link_is_a_concern_of_a_lone_node(
     lost: int | None, layer: str, others: list[NodeEvidence], verdict: Verdict
 ) -> None:
     dark, rail = port(link_layer=layer, link_downed=lost, **OFF), port(link_layer=layer)
-    result = said("network.ib_ports", with_ports("n0", dark, *[rail] * 7), *others)
+    result = result_of("network.ib_ports", with_ports("n0", dark, *[rail] * 7), *others)
     message = "port 1 is 3: Disabled and lost its link 1 times; expected 4: ACTIVE, like 7 ports of its model here"
     expect(result, verdict, message if verdict is CONCERN else "")
 
 
 def test_rails_of_ethernet_that_are_disabled_on_every_node_are_meant_to_be() -> None:
     ports = port(link_layer="Ethernet", link_downed=1, **OFF), port(link_layer="Ethernet")
-    assert said("network.ib_ports", with_ports("n0", *ports), with_ports("n1", *ports)).verdict is PASS
+    assert result_of("network.ib_ports", with_ports("n0", *ports), with_ports("n1", *ports)).verdict is PASS
 
 
 def test_a_port_that_some_nodes_lack_is_compared_with_the_others() -> None:
     nodes = (with_ports("n0", port(rate=EDR)), with_ports("n1", port()), node("n2", **rdma(mlx5(1, port()))))
     message = "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"
-    expect(said("network.ib_ports", *nodes), CONCERN, message)
+    expect(result_of("network.ib_ports", *nodes), CONCERN, message)
 
 
 def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
     ports = [port(), port(), port(rate=EDR), port(rate=EDR)]
     nodes = [node(f"n{number}", **rdma(*map(mlx5, range(4), ports))) for number in range(3)]
-    assert said("network.ib_ports", *nodes).verdict is PASS
+    assert result_of("network.ib_ports", *nodes).verdict is PASS
 
 
 RAILS, STORAGE = [port()] * 8, [port(rate="200 Gb/sec (4X HDR)")] * 2
@@ -166,7 +166,7 @@ RAILS, STORAGE = [port()] * 8, [port(rate="200 Gb/sec (4X HDR)")] * 2
 def test_ports_at_a_lower_rate_that_no_other_node_reports_may_be_those_of_another_network(
     others: list[NodeEvidence],
 ) -> None:
-    result = said("network.ib_ports", with_ports("n0", *RAILS, *STORAGE), *others)
+    result = result_of("network.ib_ports", with_ports("n0", *RAILS, *STORAGE), *others)
     expect(result, CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like 8 ports of its model here")
     assert result.devices == ("mlx5_8", "mlx5_9")
 
@@ -191,7 +191,7 @@ RENUMBERED = [HDR, *RAILS]
 def test_a_port_fails_for_its_rate_where_most_nodes_have_it_faster_and_not_for_its_number(
     own: list[Any], others: list[list[Any]], verdict: Verdict, message: str
 ) -> None:
-    result = said("network.ib_ports", *(with_ports(f"n{at}", *ports) for at, ports in enumerate([own, *others])))
+    result = result_of("network.ib_ports", *(with_ports(f"n{at}", *ports) for at, ports in enumerate([own, *others])))
     expect(result, verdict, message)
 
 
@@ -204,7 +204,7 @@ def with_a_second_port(name: str, **second: Any) -> NodeEvidence:
 
 
 def test_a_port_that_no_node_of_a_group_has_a_cable_in_is_no_fault_of_each() -> None:
-    result = said("network.ib_ports", *(with_a_second_port(f"n{number}", **POLLING) for number in range(8)))
+    result = result_of("network.ib_ports", *(with_a_second_port(f"n{number}", **POLLING) for number in range(8)))
     expect(result, CONCERN, "no link of port 2 (Polling), here and on all nodes that report it, and it never lost")
     assert "expected 4: ACTIVE, or 3: Disabled for ports without a cable" in result.message
     assert result.message.count("port 2") == 1
@@ -213,7 +213,7 @@ def test_a_port_that_no_node_of_a_group_has_a_cable_in_is_no_fault_of_each() -> 
 def test_the_planes_of_a_card_that_are_not_wired_are_said_once() -> None:
     ports = [port(port=at, **({} if at % 3 == 0 else POLLING)) for at in range(1, 13)]
     hosts = [node(f"n{number}", **rdma(*(mlx5(at, *ports, device="1023") for at in range(4)))) for number in range(4)]
-    result = said("network.ib_ports", *hosts)
+    result = result_of("network.ib_ports", *hosts)
     expect(
         result, CONCERN, "no link of port 1, port 2, port 4, port 5, port 7, port 8, port 10, port 11 (Polling), here"
     )
@@ -233,20 +233,20 @@ def test_the_planes_of_a_card_that_are_not_wired_are_said_once() -> None:
 )
 def test_a_port_that_is_down_is_a_fault_of_a_node_that_differs(own: Any, others: list[Any]) -> None:
     hosts = [with_a_second_port(f"n{number}", **second) for number, second in enumerate([own, *others])]
-    expect(said("network.ib_ports", *hosts), FAIL, "port 2 is 1: DOWN; expected 4: ACTIVE")
+    expect(result_of("network.ib_ports", *hosts), FAIL, "port 2 is 1: DOWN; expected 4: ACTIVE")
 
 
 @pytest.mark.parametrize("others", [[], [unreached("n1")], [with_ports("n1", *RAILS), with_ports("n2", *RAILS)]])
 def test_where_no_other_node_reports_a_port_nobody_knows_whether_it_should_have_a_link(
     others: list[NodeEvidence],
 ) -> None:
-    result = said("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}), *others)
+    result = result_of("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}), *others)
     expect(result, CONCERN, "no link of port 2 (Polling) beside active ports, and it never lost one; expected 4: ACT")
 
 
 def test_nodes_without_any_active_port_fail_though_they_are_alike() -> None:
     hosts = [node(f"n{number}", **rdma(mlx5(0, port(**POLLING)))) for number in range(4)]
-    expect(said("network.ib_ports", *hosts), FAIL, "port 1 is 1: DOWN; expected 4: ACTIVE")
+    expect(result_of("network.ib_ports", *hosts), FAIL, "port 1 is 1: DOWN; expected 4: ACTIVE")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
 from tests.testbed.outputs import NCCL_NETWORK, NCCL_ROWS, NCCL_SUMMARY, nccl_log, nccom_log
 
@@ -32,7 +32,7 @@ def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance
         "pci": {"devices": []},
     }
     expect = {"efa": efa}
-    return said("network.nccl_transport", node("gpu001", **collectors), instance_type=instance_type, expect=expect)
+    return result_of("network.nccl_transport", node("gpu001", **collectors), instance_type=instance_type, expect=expect)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_tcp_is_odd_without_efa_where_there_is_a_faster_network(
 
 
 def correct(text: str) -> Result:
-    return said("network.nccl_correct", node("gpu001", **nccl_tests.read(text)), instance_type="p5.48xlarge")
+    return result_of("network.nccl_correct", node("gpu001", **nccl_tests.read(text)), instance_type="p5.48xlarge")
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_results_are_right_where_they_were_checked(text: str, verdict: Verdict, 
 
 def test_a_training_job_s_log_says_nothing_of_results() -> None:
     collectors = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
-    result = said("network.nccl_correct", node("gpu001", **collectors), instance_type="p5.48xlarge")
+    result = result_of("network.nccl_correct", node("gpu001", **collectors), instance_type="p5.48xlarge")
     assert (result.verdict, result.message) == (NA, "no log of nccl-tests was captured")
 
 
 def nccom_says(text: str) -> Result:
-    return said("neuron.nccom", node("trn1", **nccom.read_table(text)), instance_type="trn1.32xlarge")
+    return result_of("neuron.nccom", node("trn1", **nccom.read_table(text)), instance_type="trn1.32xlarge")
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_log_of_nccom_proves_what_it_has_numbers_of(text: str, verdict: Verdic
 def test_nodes_that_ran_the_same_command_are_compared(command: str, busbw: str, verdict: Verdict) -> None:
     others = [node(f"trn{number}", **nccom.read_table(command + nccom_log())) for number in range(2, 6)]
     own = node("trn1", **nccom.read_table(command + nccom_log().replace(" 71.33", busbw)))
-    assert said("neuron.nccom", own, *others, instance_type="trn1.32xlarge").verdict is verdict
+    assert result_of("neuron.nccom", own, *others, instance_type="trn1.32xlarge").verdict is verdict

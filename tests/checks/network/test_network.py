@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
 from tests.checks.network.given import efa, mlx5, port, rdma, verdict
 
@@ -64,8 +64,8 @@ def test_the_mtu_is_held_against_what_the_interface_is_for(physical: list[dict[s
 def test_an_interface_for_storage_has_the_mtu_that_it_has_on_most_nodes() -> None:
     physical = [interface("a", 4200), interface("b", 4200), interface("c", 4200), interface("d", 1500)]
     hosts = [node(f"n{number}", interfaces={"names": [], "physical": physical}) for number in range(4)]
-    assert said("network.mtu", *hosts).verdict is Verdict.PASS
-    assert said("network.mtu", hosts[0]).verdict is Verdict.CONCERN
+    assert result_of("network.mtu", *hosts).verdict is Verdict.PASS
+    assert result_of("network.mtu", hosts[0]).verdict is Verdict.CONCERN
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,9 @@ def test_an_interface_that_is_up_on_other_nodes_is_up_here(
         spare = interface("e1", 9001, flags=flags, carrier=True if flags == 3 else None)
         return node(name, interfaces={"names": [], "physical": [interface("e0", 9001), spare]})
 
-    result = said("network.interfaces_up", output_of("n0", own), output_of("n1", of_others), output_of("n2", of_others))
+    result = result_of(
+        "network.interfaces_up", output_of("n0", own), output_of("n1", of_others), output_of("n2", of_others)
+    )
     assert result.verdict is says, result.message
     assert message in result.message
 
@@ -166,7 +168,7 @@ WHOLE: dict[str, Any] = {"port_width_max": 16, "port_speed_max": "32.0 GT/s PCIe
 def test_two_nodes_that_differ_are_a_concern(
     check: str, one: dict[str, Any], other: dict[str, Any], message: str
 ) -> None:
-    result = said(f"network.{check}", node("n0", **one), node("n1", **other))
+    result = result_of(f"network.{check}", node("n0", **one), node("n1", **other))
     assert (result.verdict, message in result.message) == (CONCERN, True), result.message
 
 

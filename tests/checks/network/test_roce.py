@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, node
 from tests.checks.network.given import mlx5, rdma
 from tests.checks.network.given import port as infiniband_port
@@ -39,7 +39,7 @@ STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 
     ],
 )  # fmt: skip
 def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict: Verdict, message: str) -> None:
-    expect(said(CHECK, host(*ports)), verdict, message)
+    expect(result_of(CHECK, host(*ports)), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict
 )
 def test_what_all_ports_of_all_nodes_have_is_judged_by_itself(settings: dict[str, Any], message: str) -> None:
     nodes = [host(*(port(number, **settings) for number in range(4)), name=f"gpu00{n}") for n in range(4)]
-    result = said(CHECK, *nodes)
+    result = result_of(CHECK, *nodes)
     start = "mlx5_0 port 1, mlx5_1 port 1, mlx5_2 port 1, mlx5_3 port 1: RoCE packets "
     expect(result, CONCERN if message else PASS, message)
     assert result.message.startswith(start if message else "")
@@ -73,14 +73,14 @@ def test_what_all_ports_of_all_nodes_have_is_judged_by_itself(settings: dict[str
 def test_a_node_is_compared_with_the_others() -> None:
     others = [host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)]
     own = host(port(0, reacts="0" * 8), port(1, reacts="0" * 8))
-    result = said(CHECK, own, *others)
+    result = result_of(CHECK, own, *others)
     expect(result, CONCERN, "ECN reaction of mlx5_0 port 1 00000000")
     assert "expected 11111111 as on 3 of 4 nodes" in result.message
 
 
 def test_a_port_that_differs_here_is_not_named_a_second_time_for_other_nodes() -> None:
     others = [host(port(0), port(1), port(2), name=f"gpu00{number}") for number in (2, 3, 4)]
-    result = said(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
+    result = result_of(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
     assert result.message == "traffic class of mlx5_2 port 1 is 0; expected 106, like 2 of 3 such ports"
 
 
@@ -91,11 +91,13 @@ def of_two_purposes(name: str, **storage: Any) -> NodeEvidence:
 
 
 def test_ports_of_storage_are_set_as_on_most_nodes() -> None:
-    assert said(CHECK, *(of_two_purposes(f"gpu00{number}") for number in range(8))).verdict is PASS
+    assert result_of(CHECK, *(of_two_purposes(f"gpu00{number}") for number in range(8))).verdict is PASS
     vlan = [{"index": 5, "type": "RoCE v2", "kind": "ipv4"}]
-    assert said(CHECK, *(of_two_purposes(f"gpu00{number}", gids=vlan) for number in range(8))).verdict is PASS
+    assert result_of(CHECK, *(of_two_purposes(f"gpu00{number}", gids=vlan) for number in range(8))).verdict is PASS
     expect(
-        said(CHECK, of_two_purposes("gpu001")), CONCERN, "traffic class of mlx5_8 port 1 is 0; expected 106, like 8 of"
+        result_of(CHECK, of_two_purposes("gpu001")),
+        CONCERN,
+        "traffic class of mlx5_8 port 1 is 0; expected 106, like 8 of",
     )
 
 
@@ -103,7 +105,9 @@ def test_a_rail_that_differs_from_its_like_on_one_node_alone_is_still_named() ->
     odd = host(*(port(at, **({"traffic_class": "0"} if at == 3 else {})) for at in range(8)), name="gpu001")
     others = [host(*(port(at) for at in range(8)), name=f"gpu00{number}") for number in range(2, 6)]
     expect(
-        said(CHECK, odd, *others), CONCERN, "traffic class of mlx5_3 port 1 is 0; expected 106, like 7 of 8 such ports"
+        result_of(CHECK, odd, *others),
+        CONCERN,
+        "traffic class of mlx5_3 port 1 is 0; expected 106, like 7 of 8 such ports",
     )
 
 
@@ -119,14 +123,14 @@ def test_rails_without_any_routable_address_are_said_though_all_nodes_are_alike(
         for n in range(4)
     ]
     message = "none of 8 ports (mlx5_0 port 1, mlx5_1 port 1, "
-    expect(said(CHECK, *nodes), CONCERN, message)
-    expect(said(CHECK, nodes[0]), CONCERN, message)
-    assert "expected an address on each rail, so that NCCL starts" in said(CHECK, nodes[0]).message
+    expect(result_of(CHECK, *nodes), CONCERN, message)
+    expect(result_of(CHECK, nodes[0]), CONCERN, message)
+    assert "expected an address on each rail, so that NCCL starts" in result_of(CHECK, nodes[0]).message
 
 
 def test_a_node_that_alone_has_no_address_is_named_once() -> None:
     bare = host(port(0, gids=[]), port(1, gids=[]))
-    result = said(CHECK, bare, *(host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)))
+    result = result_of(CHECK, bare, *(host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)))
     expect(result, CONCERN, "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID")
     assert "RoCE v2 GID index" not in result.message
 
@@ -134,7 +138,7 @@ def test_a_node_that_alone_has_no_address_is_named_once() -> None:
 def test_ethernet_beside_active_infiniband_needs_no_address() -> None:
     rails = rdma(*(mlx5(at, infiniband_port()) for at in range(8)))
     roce = {"ports": [port(8, gids=[])]}
-    assert said(CHECK, node("gpu001", **{**rails, "boot": boot()}, roce=roce)).verdict is PASS
+    assert result_of(CHECK, node("gpu001", **{**rails, "boot": boot()}, roce=roce)).verdict is PASS
 
 
 def without_addresses(name: str, **more: Any) -> NodeEvidence:
@@ -144,15 +148,15 @@ def without_addresses(name: str, **more: Any) -> NodeEvidence:
 
 def test_beside_efa_nccl_needs_no_address_of_roce() -> None:
     efa = rdma({**mlx5(9), "name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"})["rdma"]
-    assert said(CHECK, without_addresses("gpu001", rdma=efa)).verdict is PASS
+    assert result_of(CHECK, without_addresses("gpu001", rdma=efa)).verdict is PASS
 
 
 def test_where_virtual_functions_carry_the_addresses_on_all_nodes_alike_the_host_needs_none() -> None:
     virtual = {"address": "0000:5c:00.1", "vendor": "15b3", "device": "101e", "class": "020000"}
     pci = {"devices": [{**virtual, "driver": "vfio-pci", "function_of": "0000:5c:00.0"}]}
     nodes = [without_addresses(f"gpu00{number}", pci=pci) for number in range(4)]
-    assert said(CHECK, *nodes).verdict is PASS
+    assert result_of(CHECK, *nodes).verdict is PASS
     message = "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID"
-    expect(said(CHECK, nodes[0]), CONCERN, message)  # alone
-    expect(said(CHECK, *nodes, without_addresses("gpu009")), CONCERN, message)
-    expect(said(CHECK, nodes[0], *(host(port(0), port(1), name=f"n{at}") for at in range(3))), CONCERN, message)
+    expect(result_of(CHECK, nodes[0]), CONCERN, message)  # alone
+    expect(result_of(CHECK, *nodes, without_addresses("gpu009")), CONCERN, message)
+    expect(result_of(CHECK, nodes[0], *(host(port(0), port(1), name=f"n{at}") for at in range(3))), CONCERN, message)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
 from tests.checks.network.given import efa, verdict
 
@@ -98,11 +98,11 @@ def test_nodes_with_files_that_nobody_could_read_do_not_outvote_the_one_whose_fi
     unread["environment"]["unread"] = {"/etc/profile.d/nccl.sh": "EACCES"}
     read = node("gpu001", **environment(("NCCL_DEBUG", "WARN", 1)))
     others = [node(f"gpu00{number}", **unread) for number in (2, 3, 4)]
-    assert "NCCL_DEBUG" not in said("network.transport_plan", read, *others, instance_type="p5.48xlarge").message
+    assert "NCCL_DEBUG" not in result_of("network.transport_plan", read, *others, instance_type="p5.48xlarge").message
     bare = [node(f"gpu00{number}", **environment()) for number in (5, 6, 7)]
-    result = said("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
+    result = result_of("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
     assert (result.verdict, "expected not set as on 3 of 4 nodes" in result.message) == (CONCERN, True), result.message
-    assert "NCCL_DEBUG" not in said("network.transport_plan", *others, read, instance_type="p5.48xlarge").message
+    assert "NCCL_DEBUG" not in result_of("network.transport_plan", *others, read, instance_type="p5.48xlarge").message
 
 
 def test_asking_a_g5s_efa_device_for_rdma_stops_jobs() -> None:

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, node
 
 FAIL, INCOMPLETE, NA, PASS = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -26,7 +26,7 @@ def evaluated(
 ) -> Result:
     report = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
     evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": report if devices else ABSENT} | collectors)
-    return said(f"neuron.{check}", evidence, instance_type=instance_type)
+    return result_of(f"neuron.{check}", evidence, instance_type=instance_type)
 
 
 @pytest.mark.parametrize(

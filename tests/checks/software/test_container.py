@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -139,12 +139,12 @@ def test_a_job_is_due_the_devices_that_it_asked_for(
     devices: dict[str, str], more: dict[str, Any], verdict: Verdict, message: str
 ) -> None:
     evidence = job(devices, {}, **{name: value for name, value in more.items() if name != "expect"})
-    result = said(DEVICES, evidence, occasion="job", expect=more.get("expect", {"gpus": 8}))
+    result = result_of(DEVICES, evidence, occasion="job", expect=more.get("expect", {"gpus": 8}))
     expect(result, verdict, message)
 
 
 def test_network_devices_that_a_job_does_not_get_are_said_once() -> None:
-    result = said(DEVICES, job(CONTROLS | EIGHT, {}, verbs=1), occasion="job", expect={"gpus": 8})
+    result = result_of(DEVICES, job(CONTROLS | EIGHT, {}, verbs=1), occasion="job", expect={"gpus": 8})
     assert result.message.count("network devices") == 1, result.message
 
 
@@ -153,7 +153,7 @@ def test_a_container_that_shows_no_pci_bus_says_nothing_of_the_nodes_gpus(pci: A
     evidence = job({}, {}, gpus=0)
     collectors = {name: value for name, value in evidence.collectors.items() if name != "pci"}
     shown = {} if pci is None else {"pci": Collected(Status.READ, pci)}
-    result = said(DEVICES, replace(evidence, collectors=collectors | shown), occasion="job", expect={"gpus": 8})
+    result = result_of(DEVICES, replace(evidence, collectors=collectors | shown), occasion="job", expect={"gpus": 8})
     expect(result, FAIL, "no GPU has a device file here, and nothing here shows the PCI bus; expected 8")
     assert "node:" not in result.message
 
@@ -168,7 +168,7 @@ def test_a_container_that_shows_no_pci_bus_says_nothing_of_the_nodes_gpus(pci: A
 def test_a_gpu_that_is_refused_has_its_device_file(
     opened: dict[str, str], refused: dict[str, str], message: str
 ) -> None:
-    result = said(DEVICES, job(CONTROLS | opened | refused, {}, asked={"SLURM_GPUS_ON_NODE": 2}), occasion="job")
+    result = result_of(DEVICES, job(CONTROLS | opened | refused, {}, asked={"SLURM_GPUS_ON_NODE": 2}), occasion="job")
     expect(result, FAIL, message)
     assert "have a device file" not in result.message
 
@@ -177,14 +177,14 @@ def test_a_gpu_that_is_refused_has_its_device_file(
 def test_what_the_cgroup_refuses_is_said_whatever_else_is_unknown(missing: str) -> None:
     evidence = job(CONTROLS | dict.fromkeys(EIGHT, "EPERM"), {})
     left = {name: value for name, value in evidence.collectors.items() if name != missing}
-    expect(said(DEVICES, replace(evidence, collectors=left), occasion="job"), FAIL, "the device cgroup refuses")
+    expect(result_of(DEVICES, replace(evidence, collectors=left), occasion="job"), FAIL, "the device cgroup refuses")
 
 
 @pytest.mark.parametrize("missing", ["rdma", "versions"])
 def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: str) -> None:
     evidence = job(CONTROLS | EIGHT, BOTH | {"libnccl.so.2": loaded("", "file too short")})
     left = {name: value for name, value in evidence.collectors.items() if name != missing}
-    expect(said(LOADED, replace(evidence, collectors=left), occasion="job"), FAIL, "file too short")
+    expect(result_of(LOADED, replace(evidence, collectors=left), occasion="job"), FAIL, "file too short")
 
 
 def without(evidence: NodeEvidence, key: str, *, of_each: str = "") -> NodeEvidence:
@@ -217,7 +217,7 @@ def without(evidence: NodeEvidence, key: str, *, of_each: str = "") -> NodeEvide
 def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, check: str, message: str) -> None:
     old = {**BOTH, CUDA: loaded("/lib/libcuda.so.535.54.03")}
     evidence = job({**CONTROLS, "/dev/nvidia0": "EPERM nvidia"}, old, asked={"SLURM_GPUS_ON_NODE": 1})
-    expect(said(check, without(evidence, key, of_each=of_each), occasion="job"), FAIL, message)
+    expect(result_of(check, without(evidence, key, of_each=of_each), occasion="job"), FAIL, message)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_libraries_are_the_images_or_the_runtimes(
     libraries: dict[str, Any], more: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
     expect(
-        said(LOADED, job(**{"devices": CONTROLS | EIGHT, "libraries": libraries, **more}), occasion="job"),
+        result_of(LOADED, job(**{"devices": CONTROLS | EIGHT, "libraries": libraries, **more}), occasion="job"),
         verdict,
         words,
     )

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -42,7 +42,9 @@ def evaluated(
         "rdma": {"devices": []},
         "nvml": nvml(),
     } | collectors
-    return said(check, node("gpu001", **reports), occasion=occasion, instance_type=instance_type, expect=expect or {})
+    return result_of(
+        check, node("gpu001", **reports), occasion=occasion, instance_type=instance_type, expect=expect or {}
+    )
 
 
 def file(size: Any = 10, **values: Any) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def test_libraries_are_due_where_there_are_gpus(
 def test_the_reason_why_a_node_was_not_reached_is_reported(
     why: Unreached, detail: str, verdict: Verdict, message: str
 ) -> None:
-    expect(said("node.reachable", NodeEvidence("gpu001", unreached=why, detail=detail)), verdict, message)
+    expect(result_of("node.reachable", NodeEvidence("gpu001", unreached=why, detail=detail)), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_the_reason_why_a_node_was_not_reached_is_reported(
 )
 def test_what_did_not_come_is_named(status: Status, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.READ else None))
-    expect(said("node.evidence_complete", evidence), verdict, message)
+    expect(result_of("node.evidence_complete", evidence), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_what_did_not_come_is_named(status: Status, verdict: Verdict, message: s
 )
 def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(too_long: bool, message: str) -> None:
     cut = Collected(Status.CUT, detail="as it is", too_long=too_long)
-    result = said("node.evidence_complete", node("gpu001", boot=boot(), mounts=cut, nvml=cut))
+    result = result_of("node.evidence_complete", node("gpu001", boot=boot(), mounts=cut, nvml=cut))
     assert (result.verdict, result.message) == (INCOMPLETE, message)
 
 

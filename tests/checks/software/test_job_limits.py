@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, node
 
 FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
@@ -25,7 +25,7 @@ def limits(own: dict[str, Any], daemons: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("check", [ULIMITS, MEMLOCK])
 @pytest.mark.parametrize("daemons", [UNREAD, {"slurmd": {**ENOUGH, "memlock": 65536, "nofile": 1024, "stack": 1}}])
 def test_a_job_has_its_own_limits_whatever_those_of_daemons_are(check: str, daemons: dict[str, Any]) -> None:
-    expect(said(check, limits(ENOUGH, daemons), occasion="job"), PASS, "")
+    expect(result_of(check, limits(ENOUGH, daemons), occasion="job"), PASS, "")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_job_has_its_own_limits_whatever_those_of_daemons_are(check: str, daem
 )
 def test_little_is_said_of_the_job_itself(check: str, verdict: Verdict, message: str) -> None:
     few = {**ENOUGH, "nofile": 1024, "memlock": 65536}
-    expect(said(check, limits(few, UNREAD), occasion="job"), verdict, message)
+    expect(result_of(check, limits(few, UNREAD), occasion="job"), verdict, message)
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_little_is_said_of_the_job_itself(check: str, verdict: Verdict, message:
 def test_a_small_dev_shm_is_whose_who_mounted_it(source: str, occasion: str, message: str) -> None:
     mount = {"path": "/dev/shm", "source": source, "type": "tmpfs", "options": ["rw"], "alive": "yes"}
     size = {"total_kib": 65536, "free_kib": 65536}
-    result = said(SHM, node("gpu001", boot=boot(), mounts={"mounts": [{**mount, **size}]}), occasion=occasion)
+    result = result_of(SHM, node("gpu001", boot=boot(), mounts={"mounts": [{**mount, **size}]}), occasion=occasion)
     assert (result.verdict, result.message.startswith(message)) == (FAIL, True), result.message

@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, node
 
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
@@ -29,4 +29,4 @@ def evaluated(
     """A check's result on a node with these mounts and this /etc/fstab."""
     report = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
     evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": report} | collectors)
-    return said(f"storage.{check}", evidence, policy=policy)
+    return result_of(f"storage.{check}", evidence, policy=policy)

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import result_of
 from tests.captures.captured import evaluated, written
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
@@ -32,7 +32,7 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
     """The verdict on the free space of a node with these mounts."""
     collectors = {"mounts": Collected(Status.READ, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
-    return said("storage.space", NodeEvidence("node0", collectors), occasion=occasion)
+    return result_of("storage.space", NodeEvidence("node0", collectors), occasion=occasion)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ WITHOUT_MODULE = Collected(Status.ABSENT, detail="no Lustre client: no module lu
 def health(*mounts: dict[str, Any]) -> Result:
     """The result on a node without the module that mounts these."""
     collectors = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.READ, {"mounts": list(mounts)})}
-    return said("storage.lustre_health", NodeEvidence("gpu001", collectors))
+    return result_of("storage.lustre_health", NodeEvidence("gpu001", collectors))
 
 
 def mount(path: str, kind: str) -> dict[str, Any]:
@@ -132,6 +132,6 @@ def test_a_mount_without_a_client_that_reports_it_is_incomplete() -> None:
 
 @pytest.mark.parametrize("check", ["lustre_health", "lustre_clients", "lustre_ost_fill", "lustre_mdt_inodes"])
 def test_nothing_is_called_lustre_of_a_node_that_reports_neither_mounts_nor_a_client(check: str) -> None:
-    result = said(f"storage.{check}", NodeEvidence("gpu001", {}))
+    result = result_of(f"storage.{check}", NodeEvidence("gpu001", {}))
     assert result.verdict is Verdict.INCOMPLETE
     assert "is Lustre" not in result.message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
 
 PASS, CONCERN, FAIL, NA = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.NOT_APPLICABLE
@@ -34,7 +34,7 @@ def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, 
 )
 def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": []})
-    expect(said("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, message)
+    expect(result_of("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, message)
 
 
 RAID5 = {"name": "md0", "level": "raid5", "is_active": True, "disks": 4, "working": 4, "failed": [], "is_lost": None}
@@ -57,7 +57,9 @@ RAID5 = {"name": "md0", "level": "raid5", "is_active": True, "disks": 4, "workin
 def test_an_array_has_all_of_its_disks(array: dict[str, Any], verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", nvme={"controllers": [], "arrays": [RAID5 | array]})
     findings = [
-        finding for finding in said("storage.disk_errors", evidence).by_verdict if finding.verdict in (FAIL, CONCERN)
+        finding
+        for finding in result_of("storage.disk_errors", evidence).by_verdict
+        if finding.verdict in (FAIL, CONCERN)
     ]
     assert [finding.verdict for finding in findings] == [verdict] * (verdict is not PASS), findings
     assert all(finding.message.startswith(message) for finding in findings), findings

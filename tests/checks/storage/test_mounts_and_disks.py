@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, node
 from tests.checks.storage.given import EC2, LUSTRE, NFS, evaluated, mount
 
@@ -40,7 +40,7 @@ def test_a_mount_is_compared_with_the_nodes_that_have_it(
         node(name, boot=boot(), platform=EC2, mounts={"mounts": mounts, "fstab": []})
         for name, mounts in (("gpu001", own), *((f"g{number}", each) for number, each in enumerate(others)))
     )
-    expect(said("storage.mount_uniform", first, *rest), verdict, message)
+    expect(result_of("storage.mount_uniform", first, *rest), verdict, message)
 
 
 @pytest.mark.parametrize(

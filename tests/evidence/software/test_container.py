@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.software.collect_container import MAX_DEVICES, read
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.probed import probe
 from tests.builders.runs import Runs
 from tests.testbed import software
@@ -122,7 +122,7 @@ def container(tmp_path: Path) -> Iterator[Container]:
 def says(container: Container, check: str, verdict: Verdict, message: str = "") -> None:
     """A check's result on the probe's report from inside."""
     evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=container.entered))
-    expect(said(check, evidence, occasion="job"), verdict, message)
+    expect(result_of(check, evidence, occasion="job"), verdict, message)
 
 
 def test_devices_that_systemd_takes_away_again_are_the_runtimes_loss(container: Container) -> None:
@@ -197,8 +197,8 @@ def test_a_library_that_never_comes_back_hides_neither_devices_nor_other_librari
     container.start()
     (container.folder / "root" / LIBRARIES[1:] / "libcuda.so.1").symlink_to(f"libcuda.so.{DRIVER_BEFORE}")
     evidence = probe(COLLECTORS, ProbeOptions(in_container=container.entered))
-    expect(said(DEVICES, evidence, occasion="job"), Verdict.PASS, "")
-    result = said(LOADED, evidence, occasion="job")
+    expect(result_of(DEVICES, evidence, occasion="job"), Verdict.PASS, "")
+    result = result_of(LOADED, evidence, occasion="job")
     expect(result, Verdict.FAIL, f"runtime: libcuda.so.1 is of driver {DRIVER_BEFORE}")
     assert "libnccl.so.2 was not loaded: its loading did not end" in result.message
 

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, said
+from tests.builders.evaluated import expect, result_of
 from tests.builders.probed import probe
 from tests.testbed.base import system
 from tests.testbed.needs import needs_podman
@@ -97,7 +97,7 @@ def podman(tmp_path: Path) -> Podman:
 def says(command: str, check: str, verdict: Verdict, message: str = "") -> None:
     """A check's result on the probe's report from a container that this command starts."""
     evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=command))
-    expect(said(check, evidence, occasion="job"), verdict, message)
+    expect(result_of(check, evidence, occasion="job"), verdict, message)
 
 
 def test_devices_that_are_given_open_and_one_that_cgroup_2_lets_be_read_alone_is_the_runtimes(podman: Podman) -> None:

@@ -18,7 +18,7 @@ HEALTHY = healthy_p5()
 LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
 
 FULL = "1 of 2 nodes of partition gpu are already drained by clusterproof"
-ONE = DRAIN + "[health_check]\nmax_drained_nodes = 1\n"
+AT_MOST_ONE = DRAIN + "[health_check]\nmax_drained_nodes = 1\n"
 OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
 
 

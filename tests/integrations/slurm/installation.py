@@ -12,7 +12,7 @@ TIMEOUT_S = 600.0
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
-def asked(
+def run_script(
     running: Node, name: str = "gpu001", script: str = "prolog", option: str = "--check-installation"
 ) -> subprocess.CompletedProcess[bytes]:
     """Run what an administrator types on a node."""

@@ -21,7 +21,7 @@ from clusterproof.integrations.slurm.verdict import NO_JOB
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
-from tests.integrations.slurm.drained import FULL, LOST, ONE, OTHER_DRAINED, explained, of, other, updates
+from tests.integrations.slurm.drained import AT_MOST_ONE, FULL, LOST, OTHER_DRAINED, explained, of, other, updates
 from tests.integrations.slurm.on_node import output_of, script, state
 from tests.integrations.slurm.scripts import BUDGET, drain_budget, eventually
 from tests.testbed.image import ABSENT
@@ -138,7 +138,7 @@ def test_where_enough_are_drained_or_nobody_says_it_lets_the_job_run_and_says_wh
 def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
     former = str(Path(BUDGET).with_stem(FORMER_DRAIN_BUDGET))
     image = with_file(with_file(healthy_p5(), BUDGET, ABSENT), former, drain_budget(FULL))
-    with of(image, toml=ONE) as running:
+    with of(image, toml=AT_MOST_ONE) as running:
         before = since_boot_s()
         script(running, "health-check")
         record = state(running, RECORD)
@@ -163,7 +163,7 @@ def test_where_it_only_observes_a_health_check_asks_slurm_nothing() -> None:
 def test_excess_drains_by_prologs_between_two_health_checks_are_taken_back(
     keeps_reason: bool,
 ) -> None:
-    with of(LOST, keeps_reason=keeps_reason, toml=ONE) as running:
+    with of(LOST, keeps_reason=keeps_reason, toml=AT_MOST_ONE) as running:
         other(running, OTHER_DRAINED)
         assert script(running, "prolog", "41").returncode == 1
         drained_by_slurm(running, "Prolog error")
@@ -176,7 +176,7 @@ def test_excess_drains_by_prologs_between_two_health_checks_are_taken_back(
 
 @needs_nodes
 def test_a_prologs_drain_for_which_there_is_room_stays() -> None:
-    with of(LOST, toml=ONE) as running:
+    with of(LOST, toml=AT_MOST_ONE) as running:
         assert script(running, "prolog", "41").returncode == 1
         drained_by_slurm(running, "Prolog error")
         assert explained(running).startswith(SICK)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm, has_jobs
-from tests.integrations.slurm.drained import FULL, HEALTHY, ONE, OTHER_DRAINED, log_an_xid, of, other, updates
+from tests.integrations.slurm.drained import AT_MOST_ONE, FULL, HEALTHY, OTHER_DRAINED, log_an_xid, of, other, updates
 from tests.integrations.slurm.on_node import DRAIN, output_of, script
 from tests.integrations.slurm.scripts import BUDGET, drain_budget, eventually
 from tests.testbed.needs import needs_nodes
@@ -38,7 +38,7 @@ def test_what_did_not_drain_as_enough_were_drained_does_once_there_is_room(first
 
 
 def test_what_was_drained_for_and_was_one_too_many_is_found_again() -> None:
-    with of(HEALTHY, toml=DRAIN + EACH + ONE.removeprefix(DRAIN)) as running:
+    with of(HEALTHY, toml=DRAIN + EACH + AT_MOST_ONE.removeprefix(DRAIN)) as running:
         script(running, "prolog", "41")
         other(running, OTHER_DRAINED)
         log_an_xid(running)

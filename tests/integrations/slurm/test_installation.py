@@ -21,7 +21,7 @@ from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
-from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of
+from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, marked, output_of, run_script
 from tests.integrations.slurm.on_node import node
 from tests.integrations.slurm.scripts import BUDGET, NAMES, SCRIPTS, STATE, eventually
 from tests.testbed.image import ABSENT, File, Folder, NodeImage
@@ -41,7 +41,7 @@ def without_slurm(lines: list[str]) -> list[str]:
 @needs_nodes
 def test_a_healthy_node_shows_what_is_evaluated_on_it_and_how_long_that_takes() -> None:
     with node(healthy_p5(), DRAIN) as running:
-        ran = asked(running)
+        ran = run_script(running)
     text = output_of(ran)
     assert without_slurm(marked(ran, "!")) == []
     assert marked(ran, "?") == []
@@ -69,7 +69,7 @@ def test_a_healthy_node_shows_what_is_evaluated_on_it_and_how_long_that_takes() 
 def test_each_script_has_the_option_and_it_leaves_nothing_on_the_node(script: str) -> None:
     with node(BY_NAME["a GPU that is lost"].put(healthy_p5()), DRAIN) as running:
         before = written(running)
-        ran = asked(running, "gpu001", script)
+        ran = run_script(running, "gpu001", script)
         after = written(running)
     assert ran.returncode == 1
     assert after == before
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[NodeImage, str, str]] = {
 def test_what_is_to_be_mended_has_a_mark(case: str) -> None:
     image, toml, expected = CASES[case]
     with node(image, toml) as running:
-        ran = asked(running)
+        ran = run_script(running)
     assert ran.returncode == 1
     assert [line for line in marked(ran, "!") if expected in line], output_of(ran)
 
@@ -132,7 +132,7 @@ def test_what_is_to_be_mended_has_a_mark(case: str) -> None:
 @needs_nodes
 def test_an_index_that_is_not_of_the_checks_is_reported_as_it_costs_time() -> None:
     with node(with_file(healthy_p5(), str(INDEX), '{"of": 0, "checks": {\n}}\n'), DRAIN) as running:
-        ran = asked(running)
+        ran = run_script(running)
     why = "checks.json is not of the checks that lie beside it; every check is loaded, which takes longer"
     assert output_of(ran).count(f"! index {why}; expected an index of these checks") == 1
     assert ran.returncode == 1
@@ -142,7 +142,7 @@ def test_an_index_that_is_not_of_the_checks_is_reported_as_it_costs_time() -> No
 @pytest.mark.parametrize(("toml", "begin"), [(DRAIN, "a drained node"), ("", "in drain mode a drained node")])
 def test_for_a_node_that_can_never_be_complete_it_says_that_nobody_would_resume_it(toml: str, begin: str) -> None:
     with node(healthy_cpu(), toml) as running:
-        ran = asked(running)
+        ran = run_script(running)
     message = (
         f"{begin} is resumed only once every check that applies passes in a health check. Here it stays drained, "
         f"whatever is fixed, for as long as these cannot be evaluated: {' '.join(UNKNOWN_TYPE)}"
@@ -158,9 +158,9 @@ def test_for_a_node_that_can_never_be_complete_it_says_that_nobody_would_resume_
 @needs_nodes
 def test_a_kernel_log_whose_beginning_is_lost_stands_in_the_way_until_a_script_has_run() -> None:
     with node(BY_NAME["a kernel log that has lost its beginning"].put(healthy_p5()), DRAIN) as running:
-        before = asked(running)
+        before = run_script(running)
         running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
-        after = asked(running)
+        after = run_script(running)
     assert "what helps asking again after the first run of a script: " in output_of(before)
     assert marked(after, "?") == []
 
@@ -169,7 +169,7 @@ def test_a_kernel_log_whose_beginning_is_lost_stands_in_the_way_until_a_script_h
 def test_what_a_policy_takes_out_no_longer_stands_in_the_way() -> None:
     image = with_file(healthy_cpu(), "/etc/clusterproof/policy.toml", DISABLED)
     with node(image, f'{DRAIN}policy = "/etc/clusterproof/policy.toml"\n') as running:
-        ran = asked(running)
+        ran = run_script(running)
     assert marked(ran, "?") == []
     assert "a drained node is resumed once all that is evaluated here passes" in output_of(ran)
 
@@ -177,7 +177,7 @@ def test_what_a_policy_takes_out_no_longer_stands_in_the_way() -> None:
 @needs_nodes
 def test_a_driver_that_hangs_is_reported_and_hangs_nothing() -> None:
     with node(with_stuck_nvml(healthy_p5(), gpu=5), DRAIN) as running:
-        ran = asked(running)
+        ran = run_script(running)
     assert "node.evidence_complete" in output_of(ran)
     assert ran.returncode in (1, 10)
 
@@ -186,7 +186,7 @@ def test_a_driver_that_hangs_is_reported_and_hangs_nothing() -> None:
 @pytest.mark.parametrize("word", ["--check-instalation", "-x"])
 def test_an_option_that_means_nothing_checks_nothing(word: str) -> None:
     with node(with_file(healthy_p5(), BUDGET, ABSENT), DRAIN) as running:
-        ran = asked(running, "gpu001", "prolog", word)
+        ran = run_script(running, "gpu001", "prolog", word)
         assert not (running.root / STATE).exists()
     assert ran.returncode == 4
     assert f"{word} means nothing; expected --check-installation, or nothing as Slurm calls it" in ran.stderr.decode()
@@ -196,7 +196,7 @@ def test_an_option_that_means_nothing_checks_nothing(word: str) -> None:
 @pytest.mark.parametrize("word", ["-h", "--help"])
 def test_help_says_what_the_script_is_for_and_checks_nothing(word: str) -> None:
     with node(with_file(healthy_p5(), BUDGET, ABSENT), DRAIN) as running:
-        ran = asked(running, "gpu001", "prolog", word)
+        ran = run_script(running, "gpu001", "prolog", word)
         assert not (running.root / STATE).exists()
     assert (ran.returncode, b"With --check-installation it says" in ran.stdout) == (0, True)
 
@@ -204,7 +204,7 @@ def test_help_says_what_the_script_is_for_and_checks_nothing(word: str) -> None:
 @needs_nodes
 def test_without_a_python_it_says_where_one_was_looked_for() -> None:
     with node(healthy_p5(), DRAIN, python="/nowhere") as running:
-        ran = asked(running)
+        ran = run_script(running)
     assert ran.returncode == 1
     assert f"no Python in {SCRIPTS} nor at /opt/clusterproof/bin/python; expected one" in ran.stderr.decode()
 

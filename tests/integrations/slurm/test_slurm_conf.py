@@ -22,7 +22,7 @@ from clusterproof.integrations.slurm.slurm_conf import (
 )
 from tests.builders.samples import sample
 from tests.faults import BY_NAME
-from tests.integrations.slurm.installation import DRAIN, asked, marked, output_of
+from tests.integrations.slurm.installation import DRAIN, marked, output_of, run_script
 from tests.integrations.slurm.scripts import NAMES, SCRIPTS, Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu, healthy_p5
@@ -213,7 +213,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
 
 @needs_slurm
 def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> None:
-    ran = asked(bed.node(HEALTHY), HEALTHY)
+    ran = run_script(bed.node(HEALTHY), HEALTHY)
     assert marked(ran, "!") == []
     assert marked(ran, "?") == []
     version = bed.bed.output_of("scontrol", "--version").split()[-1]
@@ -233,7 +233,7 @@ def test_it_drains_nothing_and_remembers_nothing(bed: Scripted) -> None:
     healthy = healthy_p5(HEALTHY)
     before = remembered(bed)
     bed.nvml(HEALTHY, BY_NAME["a GPU that is lost"].put(healthy))
-    ran = asked(bed.node(HEALTHY), HEALTHY)
+    ran = run_script(bed.node(HEALTHY), HEALTHY)
     bed.nvml(HEALTHY, healthy)
     assert [line for line in marked(ran, "!") if "GPU 3: the driver says GPU_IS_LOST" in line]
     assert bed.bed.wait_for(HEALTHY, "IDLE")
@@ -249,7 +249,7 @@ def remembered(bed: Scripted) -> dict[str, str]:
 @needs_slurm
 def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripted) -> None:
     """The warning is true: once drained by its prolog, no health check resumes the node."""
-    ran = asked(bed.node(UNKNOWN), UNKNOWN)
+    ran = run_script(bed.node(UNKNOWN), UNKNOWN)
     assert [line for line in marked(ran, "?") if "a drained node is resumed only once every check" in line]
     reason = "clusterproof: host.no_oom_kill: by hand"
     record = json.dumps(Drain("health-check", "", (), reason, None, 1.0, is_reported=True).to_json())
