@@ -121,8 +121,7 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
 def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and_resolve_no_alert(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = MAX_NODES + 10
-    first, last = names(count)[0], names(count)[-1]
+    first, *_, last = names(count := MAX_NODES + 10)
     fit, unfit = [FIT.status, FIT.reason, FIT.message], ["False", "GpuNoXid", "79"]
     healths = dict.fromkeys(names(count), fit) | {last: unfit}
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, names(count)))))
