@@ -224,3 +224,17 @@ def test_a_pickle_without_a_word_of_dumps_is_none(tmp_path: Path, data: bytes) -
     (tmp_path / "dump_3").write_bytes(data)
     with pytest.raises(RunError, match=r"dump_3(: its form is not| is neither text nor a form that is) known"):
         read_run([str(tmp_path / "dump_3")])
+
+
+SPLIT: list[Reached] = [{"1": (91, 90)}, {"1": (90, 90)}, {"2": (92, 92)}, {"2": (92, 92)}]
+
+
+def test_a_rank_missing_in_a_group_is_named_though_other_ranks_have_a_group_of_the_same_name(tmp_path: Path) -> None:
+    """As `split_group` names them: each rank knows only its own group 1."""
+    reached = {rank: {"0": (50, 50), **of_tensor} for rank, of_tensor in enumerate(SPLIT)}
+    for rank, progress in reached.items():
+        text = json.dumps(dump(rank, progress)).replace('"2"', '"1"')
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(json.loads(text)))
+    result = said("run.first_missing", read_run([str(tmp_path)]))
+    assert result.verdict is Verdict.FAIL, result.message
+    assert result.message.startswith("rank 1 missing in all_reduce 91 of TENSOR")
