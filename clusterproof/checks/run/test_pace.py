@@ -10,6 +10,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, n
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import rank_names
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
+from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost
 from clusterproof.plugins.training_run.rules.stragglers import RankPace
 from clusterproof.plugins.training_run.rules.work import common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
@@ -96,17 +97,23 @@ def test_held_up(run: TrainingRun) -> None:
     run.slow_rank.
     """
     require_all(run.silent)
-    cost, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
-    stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
-    is_certain = stands_out and cost.is_certain(run.threshold("run.held_up_errors"))
-    is_work = (pace := run.paces.get(cost.position.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
-    if cost.percent > most and is_certain and not is_work:
+    most = run.threshold("run.held_up_percent")
+    for cost in run.straggler_costs:
         shown, limit = format_pair(cost.percent, most, 1)
-        concern(
+        concern_if(
+            cost.percent > most and names_a_rank(run, cost),
             f"the others wait for rank {cost.position.rank} for {shown} % of the time: it computes longest in "
             f"{cost.times} of {cost.steps} steps, by {cost.longest:.3g} s in step {cost.longest_step}; "
-            f"expected at most {limit} %{run.where(cost.position.rank)}"
+            f"expected at most {limit} %{run.where(cost.position.rank)}",
         )
+
+
+def names_a_rank(run: TrainingRun, cost: StragglerCost) -> bool:
+    """Whether a cost is that of one rank, significantly, and not of more work."""
+    stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
+    pace = run.paces.get(cost.position.rank)
+    is_work = pace is not None and pace.is_work(run.threshold("run.slow_rank_concern"))
+    return stands_out and cost.is_certain(run.threshold("run.held_up_errors")) and not is_work
 
 
 @mark.hyperpod_performance_debugger
