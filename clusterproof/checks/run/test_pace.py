@@ -11,7 +11,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import rank_names
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost
-from clusterproof.plugins.training_run.rules.stragglers import RankPace
+from clusterproof.plugins.training_run.rules.stragglers import RankPace, seconds_of_stages
 from clusterproof.plugins.training_run.rules.work import common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
@@ -37,7 +37,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     not at fault.
     """
     least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
-    require_all({rank.position.rank: reason} if (reason := rank.run.silent.get(rank.position.rank)) else {})
+    require_all({rank.position.rank: reason} if (reason := rank.run.uncompared.get(rank.position.rank)) else {})
     uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
     whole = rank.pace
     if whole.is_work(least):
@@ -96,7 +96,7 @@ def test_held_up(run: TrainingRun) -> None:
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
-    require_all(run.silent)
+    require_all(run.uncompared)
     most = run.threshold("run.held_up_percent")
     for cost in run.straggler_costs:
         shown, limit = format_pair(cost.percent, most, 1)
@@ -202,7 +202,7 @@ def test_stages_uneven(run: TrainingRun) -> None:
     Remedy (fix code): Move layers from the slow stage to the fast one. The last stage often also computes the loss and
     the vocabulary.
     """
-    stages, most = run.stages, run.threshold("run.stages_uneven_concern")
+    stages, most = seconds_of_stages(run.computed), run.threshold("run.stages_uneven_concern")
     if len(stages) < 2:
         not_applicable("only one pipeline stage")
     slowest, fastest = max(stages, key=stages.__getitem__), min(stages, key=stages.__getitem__)

@@ -32,7 +32,7 @@ def test_stragglers(run: TrainingRun) -> None:
     the same step (gc.disable, gc.collect), and keep other programs off the ranks' CPUs. If the work is uneven
     (run.work_uneven), give each rank the same number of tokens.
     """
-    require_all(run.silent)
+    require_all(run.uncompared)
     most = run.threshold("run.straggler_slowdown")
     changing = [loss for loss in losses(run) if loss.slowdown >= most and loss.is_of_several]
     if changing:
@@ -67,8 +67,9 @@ class LostTime:
 def losses(run: TrainingRun) -> list[LostTime]:
     """The loss of each stage with enough ranks. Raises Incomplete, NotApplicable."""
     stages: dict[int, dict[Position, Computed]] = {}
-    for rank in run.ranks:
-        stages.setdefault(rank.position.stage, {})[rank.position] = run.computed[rank.position]
+    _ = run.ranks
+    for position, seconds in run.computed.items():
+        stages.setdefault(position.stage, {})[position] = seconds
     lasted = {step.step: step.seconds for step in run.every_step if step.times == 1}
     return [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= MIN_PEERS]
 

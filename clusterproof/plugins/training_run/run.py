@@ -39,9 +39,9 @@ from clusterproof.plugins.training_run.rules.stragglers import (
     Computed,
     RankPace,
     computed,
+    lacking,
     later_half,
     paces,
-    seconds_of_stages,
     sizes_of_stages,
 )
 from clusterproof.plugins.training_run.run_data import RunData
@@ -139,11 +139,6 @@ class TrainingRun:
             raise Incomplete(few, cause=few)
         return costs
 
-    @cached_property
-    def stages(self) -> Mapping[int, float]:
-        """The seconds that each pipeline stage computes, as the median over its ranks. Raises Incomplete."""
-        return seconds_of_stages(self.computed)
-
     def timed(self, least: int, least_lines: int) -> Sequence[StepTime]:
         """Its steps after the warm-up, for each kind with so many, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
@@ -165,6 +160,11 @@ class TrainingRun:
     def silent(self) -> Mapping[int, str]:
         """The ranks that stop logging, or never log, while most do; each as text."""
         return silent_ranks(self.data)
+
+    @cached_property
+    def uncompared(self) -> Mapping[int, str]:
+        """The same, with the ranks that lack an operation of their stage. Raises Incomplete."""
+        return {**lacking(self.data, self.computed), **self.silent}
 
     @property
     def before_steps(self) -> tuple[float, float] | None:
@@ -260,9 +260,9 @@ class TrainingRun:
             observed = f"{most} rank{'s' * (most > 1)} a stage; expected {MIN_PEERS}, of which one can be the odd one"
             few = f"{observed}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
-        return tuple(
-            RankOfRun(position, self) for position in sorted(self.computed, key=lambda position: position.rank)
-        )
+        lacking = (self.data.positions[rank] for rank in self.uncompared if rank in self.data.positions)
+        positions = {*self.computed, *(position for position in lacking if position.stage in sizes)}
+        return tuple(RankOfRun(position, self) for position in sorted(positions, key=lambda position: position.rank))
 
 
 @record
