@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import RunError
+from clusterproof.plugins.training_run import RunError, rank_names
 from clusterproof.plugins.training_run.formats import flight_recorder
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.hang import missing
@@ -238,3 +238,8 @@ def test_a_rank_missing_in_a_group_is_named_though_other_ranks_have_a_group_of_t
     result = said("run.first_missing", read_run([str(tmp_path)]))
     assert result.verdict is Verdict.FAIL, result.message
     assert result.message.startswith("rank 1 missing in all_reduce 91 of TENSOR")
+
+
+def test_ranks_that_are_not_named_are_counted() -> None:
+    assert rank_names(range(8)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7"
+    assert rank_names(range(12)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
