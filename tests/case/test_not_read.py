@@ -179,3 +179,10 @@ def test_a_second_dump_of_a_rank_is_said(tmp_path: Path) -> None:
             (tmp_path / attempt / f"nccl_trace_rank_{rank}").write_bytes(dumped)
     missing = case_of(tmp_path, RECORD).collected.missing
     assert any(text.startswith("other dumps of ranks 0, 1, 2, 3 are left out: first/nccl_trace") for text in missing)
+
+
+def test_a_record_that_is_too_long_is_not_read_whole_and_that_is_said(tmp_path: Path) -> None:
+    rows = "".join(f"77_{task}|COMPLETED|0:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu001\n" for task in range(4_000))
+    sacct = f"JobID|State|ExitCode|Start|End|NodeList\n{rows}"
+    missing = case_of(tmp_path, {"sacct.txt": sacct.replace("77_3999|COMPLETED", "77_3999|FAILED")}).collected.missing
+    assert "sacct.txt: all behind its first 200,000 characters" in missing

@@ -9,6 +9,7 @@ from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import rank_names
+from clusterproof.plugins.training_run.rules.last_rank import recorded_by, require_every_rank
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost
 from clusterproof.plugins.training_run.rules.stragglers import RankPace, seconds_of_stages
@@ -226,6 +227,7 @@ def test_last_to_come(run: TrainingRun) -> None:
     time was logged for each step. Its node or data loader may be slow, or it has more work than the others.
     """
     last, most = run.usually_last, run.threshold("run.last_to_come_percent")
+    require_every_rank(recorded_by(run.data))
     if last and last.percent > most:
         shown, limit = format_pair(last.percent, most)
         seen = f"comes last to {shown} % of {last.calls} collectives of {last.ranks} ranks"

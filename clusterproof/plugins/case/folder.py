@@ -192,6 +192,8 @@ class Reader:
             why = scheduler.OWNER_LINES if scheduler.is_forged(text) else "it has no row of a job"
             self.builder.lack(f"{name}: {why}")
             return
+        if len(text) > scheduler.LOOKED_AT:
+            self.builder.lack(f"{name}: all behind its first {scheduler.LOOKED_AT:,} characters")
         self.builder.records.extend(records)
         self.builder.count("record of Slurm")
 

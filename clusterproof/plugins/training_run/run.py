@@ -27,7 +27,7 @@ from clusterproof.plugins.training_run.not_recorded import (
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import MIN_CALLS, MIN_TRACED, LastRank, usually_last
+from clusterproof.plugins.training_run.rules.last_rank import LastRank, recorded_by, usually_last
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
@@ -237,8 +237,7 @@ class TrainingRun:
     @cached_property
     def usually_last(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
-        recorded = ((self.data.arrivals, MIN_CALLS), (self.data.traced, MIN_TRACED))
-        return usually_last(recorded, self.threshold("run.certain_errors"))
+        return usually_last(recorded_by(self.data), self.threshold("run.certain_errors"))
 
     @property
     def usual_swing(self) -> float:
