@@ -7,13 +7,18 @@ import os
 import pickle
 import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from clusterproof.plugins.case import kubernetes
 from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, opened_case
+from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of, written
 from tests.training_run.recorded import dump
 
@@ -186,3 +191,14 @@ def test_a_record_that_is_too_long_is_not_read_whole_and_that_is_said(tmp_path: 
     sacct = f"JobID|State|ExitCode|Start|End|NodeList\n{rows}"
     missing = case_of(tmp_path, {"sacct.txt": sacct.replace("77_3999|COMPLETED", "77_3999|FAILED")}).collected.missing
     assert "sacct.txt: all behind its first 200,000 characters" in missing
+
+
+def test_nodes_of_a_job_that_are_not_asked_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def listed(self, *_: object, **__: object) -> None:
+            raise KubernetesError("it does not answer")
+
+    monkeypatch.setattr(kubernetes, "MAX_NODES", 1)
+    builder = CaseBuilder(nodes_of_pods={"a": "a.x", "b": "b.x", "c": "c.x"})
+    kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(None)
+    assert "whether 2 more of its nodes are ready: 1 are asked" in builder.missing

@@ -42,8 +42,10 @@ def test_first_missing(run: TrainingRun) -> None:
     named = [rank for rank in missing.ranks if rank not in silent]
     more = f"{last_lines(run, named)}{activities(run, named)}{on_nodes(run, named)}"
     if all(wait.is_called for wait in waits):
-        seen = f"its GPU has not begun {where}, which it called; expected every GPU to begin"
-        fail_if(named, f"{rank_names(named)}: {seen}{more}")
+        fail_if(
+            named,
+            f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}",
+        )
     else:
         fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
     if silent.issuperset(missing.ranks) and missing.are_waiting:

@@ -98,12 +98,9 @@ def require_every_rank(recorded: Sequence[tuple[Arrivals, int]]) -> None:
     ]
     with part:
         if lacking:
-            incomplete(f"communicators were not recorded whole: {'; '.join(lacking[:MAX_NAMED])}{_more(lacking)}")
-
-
-def _more(lacking: Sequence[str]) -> str:
-    more = f" and {len(lacking) - MAX_NAMED} more" if len(lacking) > MAX_NAMED else ""
-    return f"{more}; expected the collectives of every rank"
+            more = f" and {len(lacking) - MAX_NAMED} more" if len(lacking) > MAX_NAMED else ""
+            seen = f"{'; '.join(lacking[:MAX_NAMED])}{more}"
+            incomplete(f"communicators were not recorded whole: {seen}; expected the collectives of every rank")
 
 
 def _of_few(last: LastRank) -> str:
