@@ -209,8 +209,7 @@ def test_gpu_lost(run: TrainingRun) -> None:
         messages = [f"no sample of {gpu.name} after {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
         more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
         incomplete(f"{'; '.join(messages)}{more}; expected samples, as from the others: check whether it is lost")
-    if not lost:
-        run.sampled.require_all()
+    run.sampled.require_all(besides=named)
 
 
 def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,12 +60,17 @@ class SampledGpus:
             raise _too_few("a GPU", min((gpu.samples for gpu in every), default=0))
         return sampled
 
-    def require_all(self) -> None:
-        """Raise Incomplete if a GPU was not sampled often enough; called last, so that it hides no finding."""
-        _ = self.gpus
-        gone = {gpu.name for gpu in ceased(self.samples)}  # reported by run.gpu_lost
-        short = [gpu for gpu in gpus(self.samples) if _is_short(gpu) and gpu.name not in gone]
-        if short:
+    def require_all(self, besides: Collection[str] = ()) -> None:
+        """Raise Incomplete if a GPU was not sampled often enough; called last, so that it hides no finding.
+
+        `besides` are GPUs with a finding already: then it is enough if all were sampled alike.
+        """
+        if not besides:
+            _ = self.gpus
+        gone = {gpu.name for gpu in ceased(self.samples)}.union(besides)  # the former are reported by run.gpu_lost
+        every = gpus(self.samples)
+        short = [gpu for gpu in every if _is_short(gpu) and gpu.name not in gone]
+        if short and not (besides and all(map(_is_short, every))):
             more = f" and {len(short) - 1} more" if len(short) > 1 else ""
             raise _too_few(f"{short[0].name}{more}", short[0].samples)
 
