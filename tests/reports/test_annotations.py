@@ -42,7 +42,15 @@ def test_what_a_node_says_stays_in_its_line(word: str) -> None:
 
 def test_there_are_as_many_as_github_shows() -> None:
     results = [result(f"gpu.check_{number}", "gpu001", Verdict.FAIL, "ill") for number in range(MAX_EACH + 5)]
-    assert len(list(annotation_lines(results, CATALOG))) == MAX_EACH
+    lines = list(annotation_lines(results, CATALOG))
+    assert len(lines) == MAX_EACH
+    assert lines[-1] == "::error title=clusterproof::… and 6 more checks with a fail; the summary has all"
+
+
+def test_what_was_seen_on_more_nodes_than_an_annotation_has_room_for_is_counted() -> None:
+    results = [result("gpu.ecc", f"gpu{number:03}", Verdict.FAIL, f"{number} errors") for number in range(14)]
+    (line,) = annotation_lines(results, CATALOG)
+    assert "%0A… and 4 more%0Ado: Do something." in line
 
 
 @pytest.mark.parametrize(("variable", "count"), [("true", 10), ("", 0)])

@@ -175,17 +175,26 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
     if cut:
         yield f"::error title=clusterproof::{_escaped(cut.description, _IN_WORDS)}"
     for verdict, kind in _KINDS.items():
-        for finding in findings(results, verdict, catalog)[:MAX_EACH]:
+        every = findings(results, verdict, catalog)
+        most = MAX_EACH - (verdict is Verdict.FAIL and cut is not None)
+        shown = every if len(every) <= most else every[: most - 1]
+        for finding in shown:
             where = finding.where(within(finding.nodes, ANNOTATED_NODES))
+            lines = finding.lines_within(ANNOTATION)
+            more = [f"… and {len(lines) - MAX_EACH} more"] if len(lines) > MAX_EACH else []
             message = "\n".join(
                 [
-                    *finding.lines_within(ANNOTATION)[:MAX_EACH],
+                    *lines[:MAX_EACH],
+                    *more,
                     f"do: {finding.first.remedy}",
                     f"check: {finding.first.check}",
                 ]
             )
             title = _escaped(f"{finding.first.title}: {where}", _IN_TITLE)
             yield f"::{kind} title={title}::{_escaped(message, _IN_WORDS)}"
+        if len(shown) < len(every):
+            left = f"… and {len(every) - len(shown)} more checks with a {verdict.value}; the summary has all"
+            yield f"::{kind} title=clusterproof::{_escaped(left, _IN_WORDS)}"
 
 
 def _escaped(text: str, signs: Mapping[str, str]) -> str:
