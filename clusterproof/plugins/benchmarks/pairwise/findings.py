@@ -163,8 +163,8 @@ def deduplicated(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> lis
         if other is None:
             by_nodes[fault.nodes] = fault
         elif fault.kind is Kind.SLOW_NODE and other.kind is Kind.FAILING_NODE:
-            slow = f"besides, it is {estimate_text(fault.estimate)}" if fault.estimate else ""
-            message = "; ".join(filter(None, (other.words, slow)))
+            slowness = f"besides, it is {estimate_text(fault.estimate)}" if fault.estimate else ""
+            message = "; ".join(filter(None, (other.words, slowness)))
             by_nodes[fault.nodes] = replace(other, words=message, pairs=_joined(other, fault))
         elif fault.kind is Kind.SLOW_NODE:
             message = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
