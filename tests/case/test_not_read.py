@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from clusterproof.plugins.case import pods
-from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case import kubernetes, pods
+from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, opened_case
+from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of, written
+from tests.training_run.recorded import dump
 
 FAILED = {"check": "gpu.no_xid", "verdict": "fail", "message": "Xid 79", "action": "reset or reboot"}
 PASSED = {"check": "gpu.no_xid", "verdict": "pass"}
@@ -154,3 +160,53 @@ def test_names_of_others_steer_no_terminal(tmp_path: Path) -> None:
         assert "<b>" not in text
     nodes = opened_case(collect(folder)).advice.nodes
     assert set(nodes) == {"gpu001", "gpu002", "gpu003", "gpu004"}
+
+
+@pytest.mark.parametrize(("verdict", "due"), [("incomplete", NOT_KNOWN), ("not applicable", NOT_KNOWN), ("pass", KEEP)])
+def test_a_node_of_which_checks_found_out_nothing_is_not_said_to_be_kept(
+    tmp_path: Path, verdict: str, due: str
+) -> None:
+    case = case_of(tmp_path, {**RECORD, "results.jsonl": lines({**PASSED, "node": "gpu002", "verdict": verdict})})
+    assert case.advice.nodes["gpu002"] == due
+
+
+def test_a_result_that_breaks_off_is_said(tmp_path: Path) -> None:
+    cut = lines({**PASSED, "node": "gpu002"}, {**FAILED, "node": "gpu002"})[:-20]
+    missing = case_of(tmp_path, {**RECORD, "results.jsonl": cut}).collected.missing
+    assert "results.jsonl: 1 line that is no result; expected one in JSON on each" in missing
+
+
+def test_a_node_whose_log_was_read_in_part_is_not_said_to_be_kept(tmp_path: Path) -> None:
+    line = "2026-03-01T07:30:00,000000+00:00 eth0: link becomes ready, as often, at all times and to no end\n"
+    log = {"gpu002-dmesg.txt": line * ((9 << 20) // len(line))}
+    case = case_of(tmp_path, {**RECORD, **log})
+    assert "gpu002-dmesg.txt: all between its first 2 MiB and its last 6 MiB" in case.collected.missing
+    assert case.advice.nodes["gpu002"] == NOT_KNOWN
+
+
+def test_a_second_dump_of_a_rank_is_said(tmp_path: Path) -> None:
+    for attempt in ("first", "second"):
+        (tmp_path / attempt).mkdir()
+        for rank in range(4):
+            dumped = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
+            (tmp_path / attempt / f"nccl_trace_rank_{rank}").write_bytes(dumped)
+    missing = case_of(tmp_path, RECORD).collected.missing
+    assert any(text.startswith("other dumps of ranks 0, 1, 2, 3 are left out: first/nccl_trace") for text in missing)
+
+
+def test_a_record_that_is_too_long_is_not_read_whole_and_that_is_said(tmp_path: Path) -> None:
+    rows = "".join(f"77_{task}|COMPLETED|0:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu001\n" for task in range(4_000))
+    sacct = f"JobID|State|ExitCode|Start|End|NodeList\n{rows}"
+    missing = case_of(tmp_path, {"sacct.txt": sacct.replace("77_3999|COMPLETED", "77_3999|FAILED")}).collected.missing
+    assert "sacct.txt: all behind its first 200,000 characters" in missing
+
+
+def test_nodes_of_a_job_that_are_not_asked_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def listed(self, *_: object, **__: object) -> None:
+            raise KubernetesError("it does not answer")
+
+    monkeypatch.setattr(kubernetes, "MAX_NODES", 1)
+    builder = CaseBuilder(nodes_of_pods={"a": "a.x", "b": "b.x", "c": "c.x"})
+    kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(None)
+    assert "whether 2 more of its nodes are ready: 1 are asked" in builder.missing

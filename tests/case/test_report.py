@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case.report import markdown, text
+from clusterproof.plugins.case import Collected, Job, Lead
+from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case.report import markdown, paragraph, text
 from tests.case.files import BROKEN_GPU, SACCT, STEPS, case_of
 
 RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
@@ -120,3 +122,10 @@ def test_shared_memory_of_an_earlier_run_is_no_fault_of_the_code(tmp_path: Path)
     case = case_of(tmp_path, {"train.log": f"{line}\n"})
     assert (case.verdict.cause, case.advice.restart) == ("resources", "after")
     assert "clean_stale_shared_memory" in case.verdict.why
+
+
+def test_ranks_that_the_ticket_does_not_name_are_counted() -> None:
+    leads = tuple(Lead(rank, f"did not come to step {rank}", "") for rank in range(9))
+    assert "And 3 more remarks like this: --json has them." in paragraph(
+        opened_case(Collected("x", Job(), leads=leads))
+    )

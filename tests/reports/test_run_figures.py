@@ -6,7 +6,8 @@ from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.rules.steps import StepTime
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import GPU, Sample
+from clusterproof.plugins.training_run.samples import GPU, Sample, Samples
+from clusterproof.reports.document.over_time import band_section
 from clusterproof.reports.document.run_figures import step_figures, summary, usage_figures
 from tests.reports.page import Page
 
@@ -66,3 +67,10 @@ def test_a_table_of_many_nodes_says_that_it_has_not_all() -> None:
 def test_what_was_not_recorded_takes_no_room() -> None:
     nothing = TrainingRun("nothing", RunData())
     assert (summary(nothing), step_figures([]), usage_figures(nothing.data.samples)) == ("", "", "")
+
+
+def test_gpus_far_idler_than_most_that_have_no_line_are_counted() -> None:
+    samples = Samples()
+    for gpu in range(100):
+        samples.add(Sample(f"gpu{gpu // 8:03}", GPU, f"gpu{gpu % 8}", 1e9, 20.0 if gpu < 20 else 95.0))
+    assert "and for the 16 idlest of 20 GPUs that are far idler than most" in band_section(samples)

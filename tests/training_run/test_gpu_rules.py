@@ -204,3 +204,36 @@ def test_stretches_that_are_made_longer_lose_no_reading(monkeypatch: pytest.Monk
     for reading in readings(minutes=60):
         samples.add(reading)
     assert sum(cell.count for series in samples.series.values() for cell in series.values()) == 360 * 2 * 37
+
+
+def heated_behind_a_cap(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
+    """The power cap holds one GPU for half an hour; then, for ten minutes, heat."""
+    if (node, gpu) != ("gpu001", 1) or not (time_s < 1_800 or 2_400 <= time_s < 3_000):
+        return {}
+    is_hot = time_s >= 2_400
+    return {of_run.CLOCK: 1_200.0, of_run.CAPPED: 0.0 if is_hot else 90.0, of_run.SLOWED: 60.0 if is_hot else 0.0}
+
+
+def test_a_long_time_at_the_power_cap_does_not_hide_a_shorter_one_of_heat() -> None:
+    result = result_of("run.slow_clock", watched(heated_behind_a_cap))
+    assert result.verdict.value == "fail", result.message
+    assert "gpu001 gpu1 at 0.69 of its peers' clock for 10 min, slowed by hardware 60 % of it" in result.message
+
+
+@pytest.mark.parametrize(
+    ("check", "metric", "words"),
+    [
+        ("run.slow_clock", of_run.CLOCK, "the clock of gpu002 gpu3"),
+        ("run.gpu_memory_growth", of_run.MEMORY, "the memory of gpu002 gpu3"),
+        ("run.cpu_bound", of_run.CPU, "the CPUs of gpu002"),
+        ("run.io_bound", of_run.IO_WAIT, "the wait for I/O of gpu002"),
+    ],
+)
+def test_a_gpu_or_node_of_which_a_metric_was_not_sampled_does_not_pass(check: str, metric: str, words: str) -> None:
+    data = RunData()
+    lacking = {of_run.CPU: (of_run.CPU, of_run.CPU_PRESSURE), of_run.IO_WAIT: (of_run.IO_WAIT, of_run.IO_PRESSURE)}
+    left_out = {("gpu002", of, device) for of in lacking.get(metric, (metric,)) for device in ("gpu3", "")}
+    every = (seen for seen in readings() if (seen.node, seen.metric, seen.device) not in left_out)
+    data.add(every, "made up")
+    result = result_of(check, TrainingRun("made-up", data))
+    assert (result.verdict.value, words in result.message) == ("incomplete", True), result.message

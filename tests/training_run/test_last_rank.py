@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from clusterproof.plugins.training_run import RunError, collectives
+from clusterproof.plugins.training_run.collectives import CollectiveCall
 from clusterproof.plugins.training_run.reading import read_run
 from tests.training_run.builders import arriving, result_of
 
@@ -152,3 +153,17 @@ def test_two_communicators_with_too_few_collectives_pass_nobody(tmp_path: Path) 
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
     result = result_of("run.last_to_come", read_run([str(tmp_path)]))
     assert result.message.startswith("60 collectives that every rank recorded; expected at least 100")
+
+
+def test_a_communicator_that_lacks_a_rank_is_not_left_out_without_a_word() -> None:
+    """One that all recorded has nobody who is late; of another, rank 5 recorded nothing, and may be."""
+    run = arriving(-1)
+    calls = (
+        CollectiveCall("0xdef456", 8, rank, f"gpu{rank // 4}", number, 3e-3)
+        for number in range(200)
+        for rank in range(8)
+        if rank != 5
+    )
+    run.data.add(calls, "made up")
+    result = result_of("run.last_to_come", run)
+    assert (result.verdict.value, "0xdef456, of 7 of its 8 ranks" in result.message) == ("incomplete", True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.formats.gpu_tools import REASONS
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.samples import GPU
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.samples import GPU, GpuLost
 from tests.training_run.builders import result_of
 from tests.training_run.sampled import DCGM_4_DMON
+from tests.training_run.watched import BEGAN_S, readings
 
 COLUMNS = ("index", "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "clocks.current.sm [MHz]")
 HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
@@ -201,3 +206,16 @@ def test_files_that_are_called_alike_are_of_the_nodes_whose_folders_they_are_in(
         (tmp_path / name).write_text(smi(lambda gpu, _: (str(gpu), *HEALTHY)), encoding="utf-8")
     run = read_run([str(tmp_path)])
     assert {node for node, _ in run.data.samples.of(GPU)} == nodes
+
+
+def test_a_gpu_that_cannot_be_read_does_not_hide_a_node_that_was_hardly_sampled() -> None:
+    late = (
+        replace(reading, node="gpu009")
+        for reading in readings()
+        if reading.node == "gpu002" and reading.time_s > BEGAN_S + 3_420
+    )
+    data = RunData()
+    data.add(chain(readings(), late), "made up")
+    data.add([GpuLost("gpu001", "gpu3", BEGAN_S + 600, "Unknown Error", is_gone=False)], "made up")
+    verdicts = {part.verdict.value for part in result_of("run.gpu_lost", TrainingRun("made-up", data)).by_verdict}
+    assert verdicts == {"concern", "incomplete"}

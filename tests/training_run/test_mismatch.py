@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.training_run.builders import result_of
-from tests.training_run.recorded import Sized, calling, differing
+from tests.training_run.recorded import Sized, calling, differing, dump
 
 USUAL: Sized = ("all_reduce", (513_000,))
 
@@ -187,3 +187,14 @@ def test_a_ring_that_does_not_number_its_entries_may_have_lost_its_beginning() -
     for of_rank in dumps:
         del of_rank["entries"][0]["record_id"]
     assert result_of("run.collectives_match", differing(dumps)).verdict is Verdict.PASS
+
+
+def test_a_gpu_that_has_not_begun_does_not_hide_a_rank_without_a_dump() -> None:
+    """Rank 3 left no dump, and nobody waits in a collective with it: ranks 0 and 1 wait in their own group."""
+    dumps = [dump(rank, {"1": (91, 90)}, keeps_ended=True) for rank in (0, 1)] + [dump(2, {"2": (92, 92)})]
+    for rank, state in enumerate(("started", "scheduled")):
+        dumps[rank]["entries"][0]["time_discovered_started_ns"] = 1
+        dumps[rank]["entries"][-1]["state"] = state
+    message = result_of("run.first_missing", differing(dumps)).message
+    assert "rank 1: its GPU has not begun all_reduce 91 of TENSOR" in message
+    assert "rank 3 left no dump" in message

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import RunError
+from clusterproof.plugins.training_run import RunError, rank_names
 from clusterproof.plugins.training_run.formats import flight_recorder
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.hang import missing
@@ -224,3 +224,22 @@ def test_a_pickle_without_a_word_of_dumps_is_none(tmp_path: Path, data: bytes) -
     (tmp_path / "dump_3").write_bytes(data)
     with pytest.raises(RunError, match=r"dump_3(: its form is not| is neither text nor a form that is) known"):
         read_run([str(tmp_path / "dump_3")])
+
+
+SPLIT: list[Reached] = [{"1": (91, 90)}, {"1": (90, 90)}, {"2": (92, 92)}, {"2": (92, 92)}]
+
+
+def test_a_rank_missing_in_a_group_is_named_though_other_ranks_have_a_group_of_the_same_name(tmp_path: Path) -> None:
+    """As `split_group` names them: each rank knows only its own group 1."""
+    reached = {rank: {"0": (50, 50), **of_tensor} for rank, of_tensor in enumerate(SPLIT)}
+    for rank, progress in reached.items():
+        text = json.dumps(dump(rank, progress)).replace('"2"', '"1"')
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(json.loads(text)))
+    result = result_of("run.first_missing", read_run([str(tmp_path)]))
+    assert result.verdict is Verdict.FAIL, result.message
+    assert result.message.startswith("rank 1 missing in all_reduce 91 of TENSOR")
+
+
+def test_ranks_that_are_not_named_are_counted() -> None:
+    assert rank_names(range(8)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7"
+    assert rank_names(range(12)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more"

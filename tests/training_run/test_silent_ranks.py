@@ -70,3 +70,15 @@ def test_a_rank_that_logs_every_hundredth_step_is_silent_when_two_of_its_lines_a
     run.data.steps[0] = dict.fromkeys(range(0, last + 1, 100), (3.0, 1))
     run.data.compute.pop((0, "forward"))
     assert bool(run.silent) is silent
+
+
+@pytest.mark.parametrize("check", ["run.held_up", "run.stragglers", "run.slow_rank"])
+def test_a_rank_that_lacks_an_operation_of_its_stage_is_not_left_out_of_a_comparison(check: str) -> None:
+    """Of rank 5 only the forward pass was logged, so how long it computes is not known."""
+    run = logging_ranks(ranks=8)
+    for rank in set(range(8)) - {5}:
+        run.data.compute[rank, "backward"] = dict(run.data.compute[rank, "forward"])
+    result = result_of(check, run)
+    assert (result.verdict.value, "rank 5" in (*result.devices, result.message[:6])) == ("incomplete", True), (
+        result.message
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 import pytest
 
+from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.rules.steps import StepTime, drift, outliers, period
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
 from tests.training_run.builders import logging_ranks, result_of, stepping
 
 
@@ -112,3 +115,31 @@ def test_no_rank_is_named_that_waited_for_data_in_a_single_step() -> None:
 def test_one_checkpoint_gives_no_share() -> None:
     result = result_of("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
     assert result.message == "1 checkpoints; expected at least 2: log a longer part of the run"
+
+
+def spending(name: str, ranks: Mapping[int, tuple[int, float]]) -> TrainingRun:
+    """A run whose ranks log so many steps of ten seconds, and so many of these seconds for this part."""
+    data = RunData()
+    steps = ((rank, step, spent) for rank, (count, spent) in ranks.items() for step in range(1, count + 1))
+    data.add((Step(Position(rank), step, 10.0, {name: spent}) for rank, step, spent in steps), "made up")
+    return TrainingRun("made-up", data)
+
+
+@pytest.mark.parametrize(
+    ("check", "part"),
+    [("run.comm_exposed", "exposed communication"), ("run.data_wait", "data"), ("run.checkpoint_share", "checkpoint")],
+)
+def test_a_rank_with_too_few_steps_to_judge_does_not_hide_what_the_others_show(check: str, part: str) -> None:
+    result = result_of(check, spending(part, {0: (1, 9.0), 1: (100, 8.0), 2: (100, 0.5)}))
+    verdicts = {part.verdict.value: part.message for part in result.by_verdict}
+    assert set(verdicts) == {"concern", "incomplete"}, result.message
+    assert "80 % of its" in verdicts["concern"]
+
+
+def test_a_longer_start_of_another_rank_is_not_hidden_by_the_largest_share() -> None:
+    data = RunData()
+    data.add((Step(Position(0), step, 1.0, {"init": 100.0 * (step == 1)}) for step in range(1, 11)), "made up")
+    data.add((Step(Position(1), step, 10.0, {"init": 5_000.0 * (step == 1)}) for step in range(1, 2_001)), "made up")
+    assert (
+        "5000 s to the first step; expected at most" in result_of("run.init_time", TrainingRun("made-up", data)).message
+    )

@@ -11,6 +11,7 @@ from bench.pauses import simulate
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.straggler_cost import holds_up, straggler_costs
+from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import logging_ranks, result_of
 
 
@@ -102,3 +103,24 @@ def test_a_rank_that_is_a_little_slower_in_every_step_is_not_what_makes_some_lon
     held = holds_up(computed, stalls, 3.0)
     assert held
     assert (held.position.rank, held.times) == (3, len(stalls))
+
+
+def in_stages(longer: Callable[[int, int], float]) -> TrainingRun:
+    """Eight ranks, of which the last four are the second stage."""
+    run = logging_ranks(longer, ranks=8)
+    run.data.positions.update({rank: Position(rank, 1) for rank in range(4, 8)})
+    return run
+
+
+def test_a_stage_that_loses_most_hides_no_rank_of_another_for_which_others_wait() -> None:
+    """In the first stage two ranks pause alike, and neither is named; in the second, one does."""
+    pauses = {1: 2.9, 2: 2.8, 5: 2.0}
+    run = in_stages(lambda rank, step: pauses.get(rank, 0.0) if step % 5 == rank % 5 % 3 else 0.0)
+    result = result_of("run.held_up", run)
+    assert (result.verdict.value, "the others wait for rank 5 " in result.message) == ("concern", True), result.message
+
+
+def test_stragglers_that_change_in_one_stage_are_not_hidden_by_one_rank_of_another() -> None:
+    run = in_stages(lambda rank, step: 4.0 * (rank == 1) * (step % 2) if rank < 4 else 1.5 * (rank % 4 == step % 4))
+    result = result_of("run.stragglers", run)
+    assert (result.verdict.value, "4 of 4 ranks are the slowest in turn" in result.message) == ("concern", True)

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch import Change, ChangeKind, Key, view
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, view
 from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, change_line, headline, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
@@ -172,6 +172,18 @@ def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
     text = console.export_text()
     assert "day: 1 node, 1 with a fail, 1 silent (gpu001)" in text
     assert "Xid 79 (GPU has fallen off the bus)" in text
+
+
+def test_nodes_for_which_the_screen_has_no_room_are_counted() -> None:
+    day = Day()
+    for number in range(30):
+        found = {("", "gpu.no_xid"): RuleResult(Verdict.CONCERN, "Xid 13")}
+        day.watch.states.events(f"gpu{number:03d}", frozenset(), found, 0.0)
+    from rich.console import Console
+
+    console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    console.print(ScreenView(day.watch, "day")._picture())
+    assert "… and 20 more nodes" in console.export_text()
 
 
 def _below(pid: int) -> list[int]:

@@ -7,8 +7,10 @@ import tracemalloc
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch.own_health import CLOCK, REBOOT
-from tests.watch.days import EVERY_S, FAULTS, NODE, Day, Fault, evidence, healthy
+from tests.watch.days import BRAKE, EVERY_S, FAULTS, NODE, Day, Fault, evidence, healthy, lasting, slowed
 
 pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
@@ -111,3 +113,23 @@ def test_evidence_without_gpus_is_evaluated_and_watched_too() -> None:
     made = Day()
     made.said += made.watch.evidence({NODE: evidence()}, 1.0)
     assert made.said == []
+
+
+def test_a_slowdown_is_not_over_while_nothing_is_known_of_it(day: Day) -> None:
+    """Its sampler starts again, and the driver does not answer it; then it does, and the slowdown is over."""
+    lasting(clocks_event_reasons=BRAKE)(day)
+    assert day.of("gpu.no_throttle") == ["opened"]
+    day.hello()
+    for number in range(10):
+        day.tick(late=10.0 * (number + 1))
+    assert day.of("gpu.no_throttle") == ["opened"]
+    day.ticks(7)
+    assert day.of("gpu.no_throttle") == ["opened", "closed"]
+
+
+def test_a_slowdown_of_a_watch_before_is_not_over_where_no_visit_reached_the_node() -> None:
+    opened = Change(ChangeKind.OPENED, Key(NODE, "GPU 3", "gpu.no_throttle"), Verdict.FAIL, "braked", -60.0)
+    resumed = Day(before=(opened,))
+    for _ in range(10):
+        resumed.tick({3: {"clocks_event_reasons": BRAKE, "slowdown": slowed(resumed.now, 1.0)}})
+    assert resumed.of("gpu.no_throttle") == []

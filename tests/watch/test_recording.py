@@ -19,6 +19,7 @@ from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
+from tests.watch.receiving import change
 
 NODE = "gpu001"
 GPUS = (SampledGpu("GPU-1", 80_000.0, 700.0), SampledGpu("GPU-2", 80_000.0, 700.0))
@@ -140,3 +141,15 @@ def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
     assert kept.kinds[before : before + 3] == ["gap", "header", "sample"]
     assert kept.lines[before]["gap"]["why"] == "File too large"
     assert list(read_samples(RunFile(kept.path)))
+
+
+def test_changes_for_which_there_was_no_room_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OWED", 3)
+    said, full = list[str](), [True]
+    made = Recording(tmp_path, 10.0, said.append)
+    for number in range(5):
+        made.changes([change(f"gpu{number:03}")], 1.7e9, 100.0 * number, lambda: not full[0])
+    full[0] = False
+    made.guard(lambda: None, 1_000.0)
+    assert said[-1] == f"recording under {tmp_path} again, without the first 2 of what waited"
+    assert len((tmp_path / "changes.jsonl").read_text().splitlines()) == 3

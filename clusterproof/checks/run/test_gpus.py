@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import gmtime, strftime
 
 from clusterproof.plugins.core.marks import mark
@@ -13,7 +13,17 @@ from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks, slowed_together
 from clusterproof.plugins.training_run.rules.gpus import UnderusedGpu, back_s, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
+from clusterproof.plugins.training_run.samples import (
+    CLOCK,
+    CPU,
+    CPU_PRESSURE,
+    DAYS_S,
+    IO_PRESSURE,
+    IO_WAIT,
+    MEMORY,
+    TENSOR,
+    GpuLost,
+)
 
 pytestmark = [mark.run]
 
@@ -39,6 +49,7 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     fail_if(soon, f"{listed(gpu.description for gpu in soon)}; expected memory that does not grow")
     later = [gpu for gpu in growing if fail_h <= gpu.hours_left < concern_h]
     concern_if(later, f"{listed(gpu.description for gpu in later)}; expected memory that does not grow")
+    run.sampled.require_each_gpu(MEMORY, "the memory")
     run.sampled.require_settled()
 
 
@@ -124,17 +135,29 @@ def test_slow_clock(run: TrainingRun) -> None:
     fail_if(together, f"{each_in_words(together, below)}; expected no GPU that heat or a power brake slows down")
     _ = run.sampled.clock_peers
     slow = [gpu for gpu in slow_clocks(run.data.samples, below) if gpu.seconds >= least_s]
-    slowed = [gpu for gpu in slow if gpu.slowed_percent]
+    slowed = longest_of_each(gpu for gpu in slow if gpu.slowed_percent)
     fail_if(slowed, in_words(slowed, below))
-    capped = [gpu for gpu in slow if gpu.capped_percent and gpu not in slowed]
+    capped = longest_of_each((gpu for gpu in slow if gpu.capped_percent), without=slowed)
     concern_if(capped, in_words(capped, below))
-    unknown = [gpu for gpu in slow if gpu not in (*slowed, *capped)]
+    unknown = longest_of_each(
+        (gpu for gpu in slow if not (gpu.slowed_percent or gpu.capped_percent)), without=[*slowed, *capped]
+    )
     if unknown:
         incomplete(
             f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds "
             "it down"
         )
+    run.sampled.require_each_gpu(CLOCK, "the clock")
     run.sampled.require_all()
+
+
+def longest_of_each(slow: Iterable[SlowClock], without: Sequence[SlowClock] = ()) -> list[SlowClock]:
+    """The first of each GPU, as the longest come first, except of these GPUs."""
+    named = {gpu.name for gpu in without}
+    longest: dict[str, SlowClock] = {}
+    for gpu in slow:
+        longest.setdefault(gpu.name, gpu)
+    return [gpu for name, gpu in longest.items() if name not in named]
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:
@@ -186,8 +209,7 @@ def test_gpu_lost(run: TrainingRun) -> None:
         messages = [f"no sample of {gpu.name} after {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
         more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
         incomplete(f"{'; '.join(messages)}{more}; expected samples, as from the others: check whether it is lost")
-    if not lost:
-        run.sampled.require_all()
+    run.sampled.require_all(besides=named)
 
 
 def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:

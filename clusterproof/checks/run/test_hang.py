@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail, fail_if, incomplete
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import MAX_RANKS, rank_names
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, doing, is_comparable, last_call
@@ -41,9 +41,13 @@ def test_first_missing(run: TrainingRun) -> None:
     silent = set(missing.without_dump)
     named = [rank for rank in missing.ranks if rank not in silent]
     more = f"{last_lines(run, named)}{activities(run, named)}{on_nodes(run, named)}"
-    if named and all(wait.is_called for wait in waits):
-        fail(f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}")
-    fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
+    if all(wait.is_called for wait in waits):
+        fail_if(
+            named,
+            f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}",
+        )
+    else:
+        fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
     if silent.issuperset(missing.ranks) and missing.are_waiting:
         with suppress(Incomplete):  # that they left no dump is said below
             if run.awaited:

@@ -9,8 +9,10 @@ from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import rank_names
+from clusterproof.plugins.training_run.rules.last_rank import recorded_by, require_every_rank
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
-from clusterproof.plugins.training_run.rules.stragglers import RankPace
+from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost
+from clusterproof.plugins.training_run.rules.stragglers import RankPace, seconds_of_stages
 from clusterproof.plugins.training_run.rules.work import common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
@@ -36,7 +38,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     not at fault.
     """
     least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
-    require_all({rank.position.rank: reason} if (reason := rank.run.silent.get(rank.position.rank)) else {})
+    require_all({rank.position.rank: reason} if (reason := rank.run.uncompared.get(rank.position.rank)) else {})
     uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
     whole = rank.pace
     if whole.is_work(least):
@@ -95,18 +97,24 @@ def test_held_up(run: TrainingRun) -> None:
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
-    require_all(run.silent)
-    cost, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
-    stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
-    is_certain = stands_out and cost.is_certain(run.threshold("run.held_up_errors"))
-    is_work = (pace := run.paces.get(cost.position.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
-    if cost.percent > most and is_certain and not is_work:
+    require_all(run.uncompared)
+    most = run.threshold("run.held_up_percent")
+    for cost in run.straggler_costs:
         shown, limit = format_pair(cost.percent, most, 1)
-        concern(
+        concern_if(
+            cost.percent > most and names_a_rank(run, cost),
             f"the others wait for rank {cost.position.rank} for {shown} % of the time: it computes longest in "
             f"{cost.times} of {cost.steps} steps, by {cost.longest:.3g} s in step {cost.longest_step}; "
-            f"expected at most {limit} %{run.where(cost.position.rank)}"
+            f"expected at most {limit} %{run.where(cost.position.rank)}",
         )
+
+
+def names_a_rank(run: TrainingRun, cost: StragglerCost) -> bool:
+    """Whether a cost is that of one rank, significantly, and not of more work."""
+    stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
+    pace = run.paces.get(cost.position.rank)
+    is_work = pace is not None and pace.is_work(run.threshold("run.slow_rank_concern"))
+    return stands_out and cost.is_certain(run.threshold("run.held_up_errors")) and not is_work
 
 
 @mark.hyperpod_performance_debugger
@@ -195,7 +203,7 @@ def test_stages_uneven(run: TrainingRun) -> None:
     Remedy (fix code): Move layers from the slow stage to the fast one. The last stage often also computes the loss and
     the vocabulary.
     """
-    stages, most = run.stages, run.threshold("run.stages_uneven_concern")
+    stages, most = seconds_of_stages(run.computed), run.threshold("run.stages_uneven_concern")
     if len(stages) < 2:
         not_applicable("only one pipeline stage")
     slowest, fastest = max(stages, key=stages.__getitem__), min(stages, key=stages.__getitem__)
@@ -219,6 +227,7 @@ def test_last_to_come(run: TrainingRun) -> None:
     time was logged for each step. Its node or data loader may be slow, or it has more work than the others.
     """
     last, most = run.usually_last, run.threshold("run.last_to_come_percent")
+    require_every_rank(recorded_by(run.data))
     if last and last.percent > most:
         shown, limit = format_pair(last.percent, most)
         seen = f"comes last to {shown} % of {last.calls} collectives of {last.ranks} ranks"

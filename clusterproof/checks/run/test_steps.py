@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import (
     concern_if,
     incomplete,
     not_applicable,
+    part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
@@ -124,11 +125,16 @@ def test_data_wait(run: TrainingRun) -> None:
     """
     every = run.shares(DATA, is_steady=True)
     largest, least = every[0], int(run.threshold("run.data_wait_steps"))
-    if largest.steps < least:
-        incomplete(f"{number_of(largest.steps, 'step')}; expected at least {least}: log more of them")
-    if largest.has_warm_up:
-        few = f"{largest.steps} steps, of which the first {WARM_UP} are the run's warm-up"
-        incomplete(f"{few}; expected at least {WARM_UP + MIN_STEPS}, or a trace of later ones: log more of them")
+    with part:
+        if largest.steps < least:
+            incomplete(f"{number_of(largest.steps, 'step')}; expected at least {least}: log more of them")
+        if largest.has_warm_up:
+            few = f"{largest.steps} steps, of which the first {WARM_UP} are the run's warm-up"
+            incomplete(f"{few}; expected at least {WARM_UP + MIN_STEPS}, or a trace of later ones: log more of them")
+    every = [rank for rank in every if rank.steps >= least and not rank.has_warm_up]
+    if not every:
+        return
+    largest = every[0]
     share, most = 100 * largest.share, run.threshold("run.data_wait_percent")
     if share > most:
         shown, limit = format_pair(share, most, 1)
@@ -159,14 +165,20 @@ def test_comm_exposed(run: TrainingRun) -> None:
     largest, least = every[0], int(run.threshold("run.comm_exposed_steps"))
     if not any(rank.times for rank in every):
         not_applicable("the trace has no kernel of a collective")
-    share, most = 100 * largest.share, run.threshold("run.comm_exposed_percent")
-    shown, limit = format_pair(share, most, 1)
+    most = run.threshold("run.comm_exposed_percent")
+    shown, limit = format_pair(100 * largest.share, most, 1)
     if largest.steps < least:
         seen = (
             f"in {shown} % of {number_of(largest.steps, 'step')} of {run.rank_words(largest.rank)} only collectives run"
         )
-        incomplete(f"{seen}; expected at least {least} steps: trace more of them")
-    if share > most:
+        with part:
+            incomplete(f"{seen}; expected at least {least} steps: trace more of them")
+        every = [rank for rank in every if rank.steps >= least]
+        if not every:
+            return
+        largest = every[0]
+        shown, limit = format_pair(100 * largest.share, most, 1)
+    if 100 * largest.share > most:
         late, who = waited_for(every, run.threshold("run.comm_waited_for_share")), run.rank_words(largest.rank)
         if late:
             concern(
@@ -191,10 +203,11 @@ def test_init_time(run: TrainingRun) -> None:
     if (before := run.before_steps) and not any(kind_of(name) == INIT for _, name in run.data.parts):
         begun_late(run, *before)
         return
-    start = run.share(INIT)
+    every = run.shares(INIT)
+    start, most_s = every[0], max(rank.longest for rank in every)
     share, most = 100 * start.share, run.threshold("run.init_percent")
     seconds, (shown, limit) = f"{start.longest:.0f}", format_pair(share, most, 1)
-    concern_if(start.longest > longest, f"{seconds} s to the first step; expected at most {longest:.0f} s")
+    concern_if(most_s > longest, f"{most_s:.0f} s to the first step; expected at most {longest:.0f} s")
     starts = f"{start.times} starts of {start.seconds:.0f} s together"
     whole = starts if start.times > 1 else f"{seconds} s to the first step"
     concern_if(share > most, f"{whole}, {shown} % of all that was logged; expected at most {limit} %")
@@ -216,9 +229,13 @@ def test_checkpoint_share(run: TrainingRun) -> None:
     Remedy (fix code): Save checkpoints asynchronously and sharded (torch.distributed.checkpoint.async_save), to storage
     fast enough for all ranks at once, or less often.
     """
-    spent, least = run.share(CHECKPOINT), int(run.threshold("run.checkpoints"))
-    if spent.times < least:
-        incomplete(f"{spent.times} checkpoints; expected at least {least}: log a longer part of the run")
+    every, least = run.shares(CHECKPOINT), int(run.threshold("run.checkpoints"))
+    if every[0].times < least:
+        with part:
+            incomplete(f"{every[0].times} checkpoints; expected at least {least}: log a longer part of the run")
+    spent = next((rank for rank in every if rank.times >= least), None)
+    if spent is None:
+        return
     share, most = 100 * spent.share, run.threshold("run.checkpoint_percent")
     if share > most:
         shown, limit = format_pair(share, most, 1)

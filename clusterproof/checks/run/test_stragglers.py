@@ -32,9 +32,11 @@ def test_stragglers(run: TrainingRun) -> None:
     the same step (gc.disable, gc.collect), and keep other programs off the ranks' CPUs. If the work is uneven
     (run.work_uneven), give each rank the same number of tokens.
     """
-    require_all(run.silent)
-    loss, most = lost(run), run.threshold("run.straggler_slowdown")
-    if loss.slowdown >= most and 2 * max(loss.by_rank.values()) <= loss.seconds:
+    require_all(run.uncompared)
+    most = run.threshold("run.straggler_slowdown")
+    changing = [loss for loss in losses(run) if loss.slowdown >= most and loss.is_of_several]
+    if changing:
+        loss = max(changing, key=lambda loss: loss.seconds)
         shown, limit = format_pair(loss.slowdown, most, 2)
         concern(
             f"steps take {shown} times as long as if no rank were behind the others: {len(loss.by_rank)} "
@@ -56,15 +58,20 @@ class LostTime:
         """How many times as long the steps take as without the loss."""
         return self.whole / (self.whole - self.seconds) if self.whole > self.seconds else 1.0
 
+    @property
+    def is_of_several(self) -> bool:
+        """Whether no rank causes more than half of it."""
+        return 2 * max(self.by_rank.values()) <= self.seconds
 
-def lost(run: TrainingRun) -> LostTime:
-    """The loss of the stage that loses most. Raises Incomplete, NotApplicable."""
+
+def losses(run: TrainingRun) -> list[LostTime]:
+    """The loss of each stage with enough ranks. Raises Incomplete, NotApplicable."""
     stages: dict[int, dict[Position, Computed]] = {}
-    for rank in run.ranks:
-        stages.setdefault(rank.position.stage, {})[rank.position] = run.computed[rank.position]
+    _ = run.ranks
+    for position, seconds in run.computed.items():
+        stages.setdefault(position.stage, {})[position] = seconds
     lasted = {step.step: step.seconds for step in run.every_step if step.times == 1}
-    every = [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= MIN_PEERS]
-    return max(every, key=lambda loss: loss.seconds)
+    return [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= MIN_PEERS]
 
 
 def _of_stage(run: TrainingRun, stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -> LostTime:

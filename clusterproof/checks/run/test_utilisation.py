@@ -116,6 +116,7 @@ def test_cpu_bound(run: TrainingRun) -> None:
     if share > most:
         shown, limit = format_pair(share, most, 1)
         concern(f"{shown} % of the time GPUs wait while the CPUs are busy; expected at most {limit} %")
+    run.sampled.require_each_node(waits, "the CPUs")
     run.sampled.require_all()
 
 
@@ -136,4 +137,5 @@ def test_io_bound(run: TrainingRun) -> None:
     if share > most:
         shown, limit = format_pair(share, most, 1)
         concern(f"{shown} % of the time GPUs wait while the CPUs wait for I/O; expected at most {limit} %")
+    run.sampled.require_each_node(waits, "the wait for I/O")
     run.sampled.require_all()

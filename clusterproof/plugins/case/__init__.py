@@ -170,6 +170,7 @@ class Collected:
     nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)
     pids_of_ranks: Mapping[int, int] = field(default_factory=dict)
     nodes_with_log: tuple[str, ...] = ()
+    nodes_in_part: tuple[str, ...] = ()  # those of them whose log was not read whole: what it has may be worse
     nodes_checked: tuple[str, ...] = ()  # checked by a run, whatever it found
     progress: float | None = None  # time of the last logged step
     last: float | None = None  # time of the last line of output

@@ -38,8 +38,9 @@ OF_HARDWARE_LOAD = "gpu_exact"  # tests arithmetic and memory of GPUs under load
 class Advice:
     """What to do for each node; none of it is done here.
 
-    Nothing was read from a node that is NOT_KNOWN. `exclude` is for a restart; `commands` may be copied: they confirm
-    the suspicion, with the checks in `proof` and under `load` (a `-k` expression), and then drain.
+    Nothing was read from a node that is NOT_KNOWN, or its log only in part. `exclude` is for a restart; `commands` may
+    be copied: they confirm the suspicion, with the checks in `proof` and under `load` (a `-k` expression), and then
+    drain.
     """
 
     nodes: dict[str, str]
@@ -79,7 +80,8 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     failed = (fact.node for fact in case.facts if fact.is_of_run or is_broken_since(fact, case))
     to_test = tuple(dict.fromkeys((*suspects, *(node for node in failed if node not in to_drain))))
     nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
-    for due, of in ((KEEP, (*case.nodes_with_log, *case.nodes_checked)), (TEST, to_test), (DRAIN, to_drain)):
+    read = [node for node in case.nodes_with_log if node not in case.nodes_in_part]
+    for due, of in ((KEEP, (*read, *case.nodes_checked)), (TEST, to_test), (DRAIN, to_drain)):
         nodes |= dict.fromkeys((node for node in of if node in nodes), due)
     by_others = _nodes_with_evidence(case)
     left_out = (*to_drain, *(node for node in suspects if node in by_others))

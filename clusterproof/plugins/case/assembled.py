@@ -27,7 +27,7 @@ from clusterproof.plugins.case.output import Output
 from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.training_run import Dump
+from clusterproof.plugins.training_run import Dump, rank_names
 
 
 @record
@@ -41,9 +41,11 @@ class CaseBuilder:
     outputs: list[Output] = field(default_factory=list)
     dumps: dict[int, Dump] = field(default_factory=dict)
     files_of_dumps: dict[int, str] = field(default_factory=dict)
+    dumps_left_out: dict[int, str] = field(default_factory=dict)  # files of earlier dumps of a rank
     dumps_not_read: set[int] = field(default_factory=set)  # ranks whose dump could not be read
     ranks: set[int] = field(default_factory=set)  # with output of their own
     nodes_with_log: list[str] = field(default_factory=list)
+    nodes_in_part: list[str] = field(default_factory=list)  # whose log was not read whole
     nodes_checked: dict[str, None] = field(default_factory=dict)
     nodes_of_pods: dict[str, str] = field(default_factory=dict)  # in Kubernetes, with a domain
     objects: dict[str, Job] = field(default_factory=dict)  # of Kubernetes, by job name
@@ -128,6 +130,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     if others:
         builder.lack(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
     _not_there(builder, nodes)
+    if left_out := builder.dumps_left_out:
+        builder.lack(f"other dumps of {rank_names(sorted(left_out))} are left out: {listed(left_out.values())}")
     known = frozenset((*nodes, *builder.nodes_with_log))
     last = [output.last for output in builder.outputs if output.last is not None]
     outlived = (event for output in builder.outputs for event in output.outlived)
@@ -141,6 +145,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         nodes_of_ranks=of_ranks,
         pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
         nodes_with_log=tuple(dict.fromkeys(builder.nodes_with_log)),
+        nodes_in_part=tuple(dict.fromkeys(builder.nodes_in_part)),
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
         last=max(last, default=None),

@@ -29,7 +29,7 @@ from clusterproof.plugins.case.clocks import LATEST_S, Clock
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
@@ -198,6 +198,8 @@ class Reader:
             why = scheduler.OWNER_LINES if scheduler.is_forged(text) else "it has no row of a job"
             self.builder.lack(f"{name}: {why}")
             return
+        if len(text) > scheduler.LOOKED_AT:
+            self.builder.lack(f"{name}: all behind its first {scheduler.LOOKED_AT:,} characters")
         self.builder.records.extend(records)
         self.builder.count("record of Slurm")
 
@@ -211,21 +213,25 @@ class Reader:
         if self.doubt:
             self.builder.lack(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
-            log_file.read(path, self.folder, text, self.builder, self.clock)
+            log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut)
         else:
             self._results(path, name)
         return True
 
     def _results(self, path: Path, name: str) -> None:
         """Read a whole results file, line by line: a run of many nodes is long."""
+        invalid: list[int] = []
         try:
             with opened(path, self.folder) as file:
                 if doubt := distrust(path, os.fstat(file.fileno())):
                     raise OSError(errno.EACCES, doubt)
-                for node, fact in results.read(results.lines(file, self.budget), name):
+                for node, fact in results.read(results.lines(file, self.budget), name, invalid):
                     self.builder.nodes_checked[node] = None
                     self.builder.facts.extend(filter(None, (fact,)))
             self.builder.count("file of results")
+            if invalid:
+                seen = f"{number_of(len(invalid), 'line')} that {'are' if invalid[1:] else 'is'} no result"
+                self.builder.lack(f"{name}: {seen}; expected one in JSON on each")
         except OSError as wrong:
             self.builder.lack(f"{name}: {wrong.strerror or wrong}")
 
@@ -246,6 +252,8 @@ class Reader:
                 self._unknown(path, name)
                 return
             for dump in read_dump(file):
+                if dump.rank in self.builder.dumps:
+                    self.builder.dumps_left_out[dump.rank] = self.builder.files_of_dumps[dump.rank]
                 self.builder.dumps[dump.rank] = dump
                 self.builder.files_of_dumps[dump.rank] = name
             self.builder.count("dump of the Flight Recorder")

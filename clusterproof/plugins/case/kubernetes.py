@@ -199,7 +199,10 @@ class _Reader:
 
     def take_nodes(self, ended: float | None) -> None:
         """Nodes of the job whose kubelet no longer answers, unless it stopped long after the job's end."""
-        for node, whole in list(self.builder.nodes_of_pods.items())[:MAX_NODES]:
+        every = list(self.builder.nodes_of_pods.items())
+        if len(every) > MAX_NODES:
+            self.builder.lack(f"whether {len(every) - MAX_NODES} more of its nodes are ready: {MAX_NODES:,} are asked")
+        for node, whole in every[:MAX_NODES]:
             try:
                 matches = nodes(self.api, name=whole, with_images=False)  # listed, because a run may list but not get
             except KubernetesDenied as problem:

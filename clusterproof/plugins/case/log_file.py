@@ -22,8 +22,8 @@ def node_of(path: Path, root: Path) -> str:
     return label(_node_named(path, root)) if KERNEL_LOG.search(path.name) else ""
 
 
-def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock) -> None:
-    """Add a kernel log's evidence against its node, or why there is none."""
+def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock, *, is_cut: bool = False) -> None:
+    """Add a kernel log's evidence against its node, or why there is none; `is_cut`: it is not all of the log."""
     name = one_line(str(path.relative_to(root)))
     node, why = _node(path, root, name, text)
     if why:
@@ -38,6 +38,8 @@ def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock) 
     if odd := node_log.unclear_lines(text):
         builder.lack(f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`")
     builder.nodes_with_log.append(node)
+    if is_cut or odd:
+        builder.nodes_in_part.append(node)
     builder.count("kernel log")
 
 

@@ -85,5 +85,7 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
         for event in events
     ]
     builder.nodes_with_log.append(name)
+    if is_cut and node.kernel_log_is_unfinished:
+        builder.nodes_in_part.append(name)
     builder.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
     builder.count("kernel log")

@@ -85,6 +85,8 @@ def _sentences(case: Case) -> Iterator[str]:
         first = "First seen" if verdict.first and verdict.first.when.begins is not None else "Seen"
         yield f"{first} at {of_rank(collected, verdict.rank)}."
     yield from _of_leads(collected, leads)
+    if len(collected.leads) > MAX_LEADS:
+        yield f"And {number_of(len(collected.leads) - MAX_LEADS, 'more remark')} like this: --json has them."
     if leads and verdict.cause == UNKNOWN and verdict.standing != COMPLETED:
         yield "None of this names a cause."
     if case.advice.exclude:

@@ -11,9 +11,11 @@ from clusterproof.plugins.case import Fact, Span, label, one_line
 from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
 
 KEYS = ({"check", "node", "verdict"}, {"schema", "describes"})  # of a result, or of a description
-FAILED = "fail"
+FAILED = Verdict.FAIL.value
+FOUND = (FAILED, *(verdict.value for verdict in PROVEN))
 LONGEST_LINE = 1 << 20  # bytes
 _CHECK = re.compile(r"[a-z][a-z0-9_]{0,40}\.[a-z0-9_]{1,80}")
 
@@ -34,15 +36,20 @@ def lines(file: BinaryIO, budget: Budget) -> Iterator[str]:
         yield content.decode("utf-8", "replace")
 
 
-def read(text: Iterable[str], source: str) -> Iterator[tuple[str, Fact | None]]:
-    """The checked nodes, and their hardware failures, at the time when the check ran."""
+def read(text: Iterable[str], source: str, invalid: list[int] | None = None) -> Iterator[tuple[str, Fact | None]]:
+    """The nodes of which a check found out something, and their hardware failures, at the time when the check ran.
+
+    The numbers of lines that are no JSON are added to `invalid`.
+    """
     for number, line in enumerate(text, 1):
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):
+            if invalid is not None and line.strip():
+                invalid.append(number)
             continue
         node = label(str(document.get("node", ""))) if isinstance(document, dict) else ""
-        if node and isinstance(document.get("verdict"), str):
+        if node and document.get("verdict") in FOUND:
             yield node, _fact(document, node, f"{source}:{number}")
 
 

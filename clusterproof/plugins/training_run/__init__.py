@@ -31,8 +31,9 @@ class Position:
 
 
 def rank_names(numbers: Sequence[int]) -> str:
-    """`rank 3`, `ranks 12, 14`."""
-    shown = ", ".join(map(str, numbers[:MAX_RANKS])) + (", …" if len(numbers) > MAX_RANKS else "")
+    """`rank 3`, `ranks 12, 14`, and how many more there are."""
+    more = f" and {len(numbers) - MAX_RANKS} more" if len(numbers) > MAX_RANKS else ""
+    shown = ", ".join(map(str, numbers[:MAX_RANKS])) + more
     return f"rank{'s' * (len(numbers) > 1)} {shown}"
 
 

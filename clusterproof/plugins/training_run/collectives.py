@@ -134,3 +134,11 @@ class Arrivals:
             if collective.count == collective.ranks == len(self.hosts[communicator]):
                 calls.setdefault(communicator, []).append(collective)
         return calls
+
+    def lacking_ranks(self, least: int) -> dict[str, tuple[int, int]]:
+        """The communicators with so many collectives that not every rank recorded: how many did, and of how many."""
+        sizes: dict[str, list[int]] = {}
+        for (communicator, _, _, _), collective in self.seen.items():
+            sizes.setdefault(communicator, []).append(collective.ranks)
+        of_each = ((name, len(self.hosts[name]), max(ranks)) for name, ranks in sizes.items() if len(ranks) >= least)
+        return {name: (seen, ranks) for name, seen, ranks in of_each if seen < ranks}

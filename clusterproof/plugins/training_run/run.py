@@ -27,7 +27,7 @@ from clusterproof.plugins.training_run.not_recorded import (
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import MIN_CALLS, MIN_TRACED, LastRank, usually_last
+from clusterproof.plugins.training_run.rules.last_rank import LastRank, recorded_by, usually_last
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
@@ -39,9 +39,9 @@ from clusterproof.plugins.training_run.rules.stragglers import (
     Computed,
     RankPace,
     computed,
+    lacking,
     later_half,
     paces,
-    seconds_of_stages,
     sizes_of_stages,
 )
 from clusterproof.plugins.training_run.run_data import RunData
@@ -139,11 +139,6 @@ class TrainingRun:
             raise Incomplete(few, cause=few)
         return costs
 
-    @cached_property
-    def stages(self) -> Mapping[int, float]:
-        """The seconds that each pipeline stage computes, as the median over its ranks. Raises Incomplete."""
-        return seconds_of_stages(self.computed)
-
     def timed(self, least: int, least_lines: int) -> Sequence[StepTime]:
         """Its steps after the warm-up, for each kind with so many, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
@@ -165,6 +160,11 @@ class TrainingRun:
     def silent(self) -> Mapping[int, str]:
         """The ranks that stop logging, or never log, while most do; each as text."""
         return silent_ranks(self.data)
+
+    @cached_property
+    def uncompared(self) -> Mapping[int, str]:
+        """The same, with the ranks that lack an operation of their stage. Raises Incomplete."""
+        return {**lacking(self.data, self.computed), **self.silent}
 
     @property
     def before_steps(self) -> tuple[float, float] | None:
@@ -237,8 +237,7 @@ class TrainingRun:
     @cached_property
     def usually_last(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
-        recorded = ((self.data.arrivals, MIN_CALLS), (self.data.traced, MIN_TRACED))
-        return usually_last(recorded, self.threshold("run.certain_errors"))
+        return usually_last(recorded_by(self.data), self.threshold("run.certain_errors"))
 
     @property
     def usual_swing(self) -> float:
@@ -260,9 +259,9 @@ class TrainingRun:
             observed = f"{most} rank{'s' * (most > 1)} a stage; expected {MIN_PEERS}, of which one can be the odd one"
             few = f"{observed}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
-        return tuple(
-            RankOfRun(position, self) for position in sorted(self.computed, key=lambda position: position.rank)
-        )
+        lacking = (self.data.positions[rank] for rank in self.uncompared if rank in self.data.positions)
+        positions = {*self.computed, *(position for position in lacking if position.stage in sizes)}
+        return tuple(RankOfRun(position, self) for position in sorted(positions, key=lambda position: position.rank))
 
 
 @record

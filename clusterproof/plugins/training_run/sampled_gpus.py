@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,6 +38,7 @@ NO_SAMPLES = (
     f"{NOT_RECORDED} how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
     "nvidia-smi, dcgmi, Prometheus or SageMaker's profiler recorded"
 )
+RECORD = "clusterproof watch --record"
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,30 @@ class SampledGpus:
             raise _too_few("a GPU", min((gpu.samples for gpu in every), default=0))
         return sampled
 
-    def require_all(self) -> None:
-        """Raise Incomplete if a GPU was not sampled often enough; called last, so that it hides no finding."""
-        _ = self.gpus
-        gone = {gpu.name for gpu in ceased(self.samples)}  # reported by run.gpu_lost
-        short = [gpu for gpu in gpus(self.samples) if _is_short(gpu) and gpu.name not in gone]
-        if short:
+    def require_all(self, besides: Collection[str] = ()) -> None:
+        """Raise Incomplete if a GPU was not sampled often enough; called last, so that it hides no finding.
+
+        `besides` are GPUs with a finding already: then it is enough if all were sampled alike.
+        """
+        if not besides:
+            _ = self.gpus
+        gone = {gpu.name for gpu in ceased(self.samples)}.union(besides)  # the former are reported by run.gpu_lost
+        every = gpus(self.samples)
+        short = [gpu for gpu in every if _is_short(gpu) and gpu.name not in gone]
+        if short and not (besides and all(map(_is_short, every))):
             more = f" and {len(short) - 1} more" if len(short) > 1 else ""
             raise _too_few(f"{short[0].name}{more}", short[0].samples)
+
+    def require_each_gpu(self, metric: str, what: str) -> None:
+        """Raise Incomplete if a metric was sampled of other GPUs only."""
+        known = {" ".join(key) for key in self.samples.of(metric)}
+        _require([gpu.name for gpu in self.gpus if gpu.name not in known], what, "every GPU")
+
+    def require_each_node(self, metrics: Iterable[str], what: str) -> None:
+        """Raise Incomplete if none of these was sampled of a node whose GPUs were."""
+        known = {node for metric in metrics for node, _ in self.samples.of(metric)}
+        nodes = dict.fromkeys(node for node, _ in sorted(self.samples.of(GPU)))
+        _require([node for node in nodes if node not in known], what, "every node")
 
     @property
     def unused_at_end(self) -> str:
@@ -157,6 +174,12 @@ class SampledGpus:
 
 def _is_short(gpu: Gpu) -> bool:
     return gpu.samples < MIN_SAMPLES or gpu.seconds < MIN_S
+
+
+def _require(missing: Sequence[str], what: str, of_each: str) -> None:
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise Incomplete(f"no sample has {what} of {missing[0]}{more}; expected it of {of_each}: {RECORD} samples it")
 
 
 def _too_few(subject: str, times: int) -> Incomplete:

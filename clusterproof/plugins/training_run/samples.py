@@ -281,13 +281,17 @@ def longest(moments: Iterable[tuple[int, bool]], bin_s: float) -> list[int]:
 
     A minute without observations ends a period.
     """
-    best: list[int] = []
+    return max(periods(moments, bin_s), key=lambda times: times[-1] - times[0], default=[])
+
+
+def periods(moments: Iterable[tuple[int, bool]], bin_s: float) -> Iterator[list[int]]:
+    """All such periods, in order."""
     current: list[int] = []
     for at, holds in moments:
-        if not holds or (current and (at - current[-1]) * bin_s > MAX_PAUSE_S):
+        if current and (not holds or (at - current[-1]) * bin_s > MAX_PAUSE_S):
+            yield current
             current = []
         if holds:
             current.append(at)
-            if current[-1] - current[0] > (best[-1] - best[0] if best else -1):
-                best = list(current)
-    return best
+    if current:
+        yield current

@@ -166,12 +166,21 @@ class States:
         return changes
 
     def tick(
-        self, node: str, rules: frozenset[str], results: RuleResults, now: float, fails_ticks: int | None = None
+        self,
+        node: str,
+        rules: frozenset[str],
+        results: RuleResults,
+        now: float,
+        fails_ticks: int | None = None,
+        unknown: frozenset[tuple[str, str]] = frozenset(),
     ) -> list[Change]:
-        """Apply results of rules evaluated at each tick: reported if they last, a failure after so many ticks."""
+        """Apply results of rules evaluated at each tick: reported if they last, a failure after so many ticks.
+
+        `unknown` as in `events`.
+        """
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
-            if key.rule in rules and (key.device, key.rule) not in results:
+            if key.rule in rules and (key.device, key.rule) not in results and (key.device, key.rule) not in unknown:
                 state.recent_ticks.append(False)
                 state.clean += 1
                 if state.is_open and state.clean >= self._timing.closes_ticks:

@@ -18,8 +18,9 @@ REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # GPU facts
 THROTTLED = frozenset({REASONS, SLOWDOWN})
 TICK_RULES = frozenset({SOURCE})
 MAX_NODES = 120  # characters of a nodeset
+GPU_SOURCE = "gpu"
 IN_WORDS = {
-    "gpu": "the NVIDIA driver",
+    GPU_SOURCE: "the NVIDIA driver",
     "host": "/proc",
     "network": "the network's counters",
     "lustre": "Lustre",
@@ -35,7 +36,7 @@ def late_sources(tick: Tick) -> dict[tuple[str, str], RuleResult]:
     for name, (seconds, detail) in tick.late.items():
         if seconds:
             why = f": {detail}" if detail else ""
-            verdict = Verdict.FAIL if name == "gpu" else Verdict.CONCERN
+            verdict = Verdict.FAIL if name == GPU_SOURCE else Verdict.CONCERN
             message = f"{IN_WORDS.get(name, name)} has not answered for {seconds:.0f} s{why}; expected an answer"
             results[name, SOURCE] = RuleResult(verdict, message)
     return results

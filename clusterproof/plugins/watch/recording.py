@@ -182,6 +182,7 @@ class Recording:
         self._paused_until = 0.0
         self._problem = ""
         self._owed: deque[Callable[[], object]] = deque(maxlen=MAX_OWED)
+        self._dropped = 0  # of them, the oldest
 
     @property
     def is_failing(self) -> bool:
@@ -220,6 +221,7 @@ class Recording:
     def guard(self, write: Callable[[], object], now: float, *, is_owed: bool = False) -> None:
         """Write; on a full disk report it and retry later."""
         if is_owed:
+            self._dropped += len(self._owed) == MAX_OWED
             self._owed.append(write)
         if now < self._paused_until:
             return
@@ -236,8 +238,9 @@ class Recording:
             self._paused_until = now + RETRY_S
         else:
             if self._problem:
-                self._say(f"recording under {self.folder} again")
-                self._problem = ""
+                without = f", without the first {self._dropped:,} of what waited" if self._dropped else ""
+                self._say(f"recording under {self.folder} again{without}")
+                self._problem, self._dropped = "", 0
 
     def close(self, now: float) -> None:
         """Write what is left."""

@@ -135,6 +135,9 @@ class ScreenView:
         table = Table("node", "", "what", expand=True, box=None, pad_edge=False)
         for node, verdict, message in worst(self._watch):
             table.add_row(Text(node), Text(verdict.value, style=STYLES.get(verdict, "")), Text(message, no_wrap=True))
+        more = len({key.node for key in self._watch.states.open}) - WORST
+        if more > 0:
+            table.add_row("", "", Text(f"… and {number_of(more, 'more node')}"))
         head = Text(f"{self._cluster}: {headline(self._watch)}", style="bold")
         return Group(head, table, Text("\n".join(self._last)))
 

@@ -14,6 +14,7 @@ from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
     CLOCK,
+    GPU_SOURCE,
     NO_LOG,
     REBOOT,
     SILENT,
@@ -227,14 +228,23 @@ class Watch:
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
             changes += self._reevaluated(name, tick.reported, now)
         changes += self.states.tick(name, TICK_RULES, late_sources(tick), now)
-        slowed: RuleResults = {}
         was_slowed = bool(node.slowed)
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
-        if (node.slowed or was_slowed) and self.evaluator.knows(name):  # once more after it is over
-            slowed = self.evaluator.reevaluate(name, LASTING)[1]
-        return changes + self.states.tick(name, LASTING, slowed, now, self.timing.slowdown_opens_ticks)
+        is_asked = bool(node.slowed or was_slowed)  # once more after it is over
+        return changes + self._slowdowns(name, now, is_asked=is_asked, is_late=GPU_SOURCE in tick.late)
+
+    def _slowdowns(self, name: str, now: float, *, is_asked: bool, is_late: bool) -> list[Change]:
+        """Evaluate transient conditions; of what is not known now, nothing is over."""
+        slowed: RuleResults = {}
+        rules, unknown = LASTING, frozenset[tuple[str, str]]()
+        if is_asked and self.evaluator.knows(name):
+            rules, slowed, unknown = self.evaluator.reevaluate(name, LASTING)
+        elif is_asked:
+            rules = frozenset()
+        rules = frozenset() if is_late else rules
+        return self.states.tick(name, rules, slowed, now, self.timing.slowdown_opens_ticks, unknown)
 
     def _reevaluated(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
         """The results of checks that read one of these."""

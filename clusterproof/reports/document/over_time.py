@@ -53,13 +53,15 @@ def band_section(samples: Samples) -> str:
     bands = of_gpus(every, first, stride, columns)
     what = _gpus(len(bands))
     if len(bands) > MAX_BANDS:
-        outliers = _idle_outliers(bands)
+        far = _idle_outliers(bands)
+        outliers = far[:MAX_APART]
         bands = of_nodes(every, first, stride, columns)
         what += f" of {len(bands):,} nodes, a line for each node"
         if len(bands) > MAX_BANDS - len(outliers):
             bands = sorted(bands, key=lambda band: band.mean)[: MAX_BANDS - len(outliers)]
             what += f", the {len(bands)} idlest"
-        what += ", and for each GPU that is far idler than most" if outliers else ""
+        which = f"the {MAX_APART} idlest of {len(far):,} GPUs" if len(far) > MAX_APART else "each GPU"
+        what += f", and for {which} that {'are' if len(far) > MAX_APART else 'is'} far idler than most" if far else ""
         bands += outliers
     bands.sort(key=lambda band: band.name)
     drawn = _drawn(bands, what, (first, stride, columns), samples.bin_s)
@@ -73,7 +75,7 @@ def _gpus(count: int) -> str:
 def _idle_outliers(bands: Sequence[Band]) -> list[Band]:
     """The GPUs that are much idler than the median, the idlest first."""
     middle = median(band.mean for band in bands)
-    return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
+    return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)
 
 
 def time_bins(every: Iterable[Series]) -> tuple[int, int, int]:

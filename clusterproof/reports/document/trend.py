@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
@@ -22,7 +22,7 @@ MAX_ROWS = 40  # of findings, and of nodes
 MAX_NODES = 200  # characters of a nodeset
 MAX_NAME = 60
 FLAPS = 3  # changes from which on a finding counts as flapping
-MAX_FLAPPING = 10  # nodes
+MAX_NAMED = 10  # nodes that flap, and findings that are new or gone
 MAX_IN_SHORT = 600  # characters
 BAR, GAP, HEIGHT = 28, 6, 90  # px
 SPARK_WIDTH, SPARK_HEIGHT = 160, 24
@@ -126,6 +126,14 @@ def _flapping_rows(past: Past) -> str:
     )
 
 
+def counted(named: Sequence[str]) -> str:
+    """As many as there is room for, and how many more there are."""
+    ends = accumulate(len(entry) + 2 for entry in named)
+    fit = max(1, min(MAX_NAMED, sum(end <= MAX_IN_SHORT for end in ends)))
+    more = f" and {len(named) - fit} more" if len(named) > fit else ""
+    return f"{printable(', '.join(named[:fit]), MAX_IN_SHORT)}{more}"
+
+
 def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
     """What is new or gone in the last run, and the nodes on which findings flap, the most frequent first."""
     of_kind: dict[str, list[str]] = defaultdict(list)
@@ -134,11 +142,9 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
         of_kind[_state(story).partition(",")[0]].append(f"{check} on {within(fold(nodes), MAX_NODES // 2)}")
         if _changes(story) >= FLAPS:
             changes.update(dict.fromkeys(nodes, _changes(story)))
-    flapping = [f"{node} ({count} changes)" for node, count in changes.most_common(MAX_FLAPPING)]
+    flapping = [f"{node} ({count} changes)" for node, count in changes.most_common()]
     rows = (("new", of_kind[NEW]), ("gone", of_kind[GONE]), ("nodes that flap", flapping))
-    entries = "".join(
-        f"<dt>{word}</dt><dd>{escape(printable(', '.join(named), MAX_IN_SHORT))}</dd>" for word, named in rows if named
-    )
+    entries = "".join(f"<dt>{word}</dt><dd>{escape(counted(named))}</dd>" for word, named in rows if named)
     return f"<dl>{entries}</dl>" if entries else ""
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
+from clusterproof.plugins.benchmarks.pairwise.facts import explains, shared_by
+from clusterproof.plugins.benchmarks.pairwise.findings import deduplicated
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
-from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault, pair
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault, estimated, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,
@@ -179,3 +181,22 @@ def test_what_was_not_measured_again_is_not_named_yet() -> None:
 def test_nothing_is_concluded_from_nothing() -> None:
     finding = the_only(analyse([], AnalysisSettings(MIN_EFFECT, {}, 4)))
     assert (finding.kind, finding.words) == (Kind.INCONCLUSIVE, "nothing was measured")
+
+
+def test_contention_everywhere_does_not_explain_away_a_slow_rack() -> None:
+    """A slow rack fails its pairs, and contention is only a concern; both are said of its nodes."""
+    of_all = PairFault(Kind.CONTENTION, words="pairs are 9 % slower when all run at once")
+    rack = PairFault(Kind.SLOW_GROUP, ("a", "c"), "r1", pairs=(pair("a", "b"),))
+    analysis = Analysis((of_all, rack))
+    assert explains(analysis, pair("a", "b")) is rack
+    assert explains(analysis, pair("b", "d")) is of_all
+    assert shared_by(analysis, "a") == (of_all, rack)
+    assert shared_by(analysis, "b") == (of_all,)
+
+
+def test_a_failing_node_that_is_slow_where_it_succeeds_is_said_to_be_both() -> None:
+    failing = PairFault(Kind.FAILING_NODE, ("a",), failures=5, attempts=8, words="no route", pairs=(pair("a", "b"),))
+    slow = PairFault(Kind.SLOW_NODE, ("a",), estimate=estimated(-0.3, 0.01, 3, 3, 0.99), pairs=(pair("a", "c"),))
+    (finding,) = deduplicated([slow], [failing])
+    assert (finding.kind, finding.pairs) == (Kind.FAILING_NODE, (pair("a", "b"), pair("a", "c")))
+    assert finding.words.startswith("no route; besides, it is 25.9 % slower than normal")

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import SLOWER
-from clusterproof.reports.document.trend import counts
+from clusterproof.reports.document.trend import counted, counts
 from clusterproof.reports.history import Gpu, NodeIdentity
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
 from clusterproof.reports.history.past import read_before
@@ -286,3 +286,11 @@ def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
     changes = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
     assert [[entry.node for entry in of_kind] for _, of_kind in changes.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
     assert not since_last([result("gpu001", FAIL)])
+
+
+def test_what_a_line_of_the_trend_has_no_room_for_is_counted() -> None:
+    assert counted([f"gpu.check_{number} on gpu001" for number in range(10)]).endswith("gpu.check_9 on gpu001")
+    many = counted([f"gpu.check_{number} on gpu001" for number in range(25)])
+    assert many.endswith("gpu.check_9 on gpu001 and 15 more")
+    long = counted([f"gpu.check_{number} on {'x' * 200}" for number in range(5)])
+    assert long.endswith(f"{'x' * 200} and 3 more")

@@ -12,10 +12,10 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.watch import ChangeKind
-from clusterproof.plugins.watch.notify import notifier
+from clusterproof.plugins.watch.notify import Notification, notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
-from clusterproof.plugins.watch.notify.outbox_file import paths_for
-from clusterproof.plugins.watch.notify.receiver import ReceiverProgram, identity_of
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, paths_for
+from clusterproof.plugins.watch.notify.receiver import Delivery, ReceiverProgram, identity_of
 from clusterproof.plugins.watch.notify.services import receiver_of
 from tests.watch.days import NODE, Day
 from tests.watch.receiving import change, lines, quick, until
@@ -190,3 +190,29 @@ def test_a_watch_without_notify_says_what_waits_in_its_folder(
     said_by(OfDay(), [program("first", tmp_path)], tmp_path, change("gpu001"))
     main(["watch", "local", "--every", "1", "--for", "0.1s", "--record", str(tmp_path)])
     assert f"nobody is sent what waits in {tmp_path / 'outbox-1.jsonl'}: 1 change" in capsys.readouterr().out
+
+
+def test_a_receiver_that_fails_in_a_way_that_nobody_expected_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no thread can be started: it ends neither the sending nor the watch."""
+    quick(monkeypatch)
+    sent, said = [], list[str]()
+
+    class Failing:
+        name, identity = "failing", "failing"
+
+        def send(self, notification: Notification) -> Delivery:
+            sent.append(notification.id)
+            if len(sent) == 1:
+                raise RuntimeError("can't start new thread")
+            return Delivery()
+
+        def cancel(self) -> None:
+            """Nothing is in progress."""
+
+    made = notifier.Notifier(Failing(), OutboxFile(None, Outbox("prod"), said.append), said.append)
+    made.queue([change("gpu001")])
+    until(lambda: len(sent) == 2)
+    made.close()
+    assert len(sent) == 2
+    assert sent[0] == sent[1]
+    assert "failing: RuntimeError" in said[0]

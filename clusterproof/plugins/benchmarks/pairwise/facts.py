@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
@@ -85,13 +86,20 @@ class MeasuredPair:
     @property
     def explained(self) -> PairFault | None:
         """The finding on a node, a place or everything that explains this pair, else one on all nodes that might."""
-        known = [
-            finding
-            for finding in self.campaign.analysis.findings
-            if self.pair in finding.pairs or _holds_for_all(finding)
-        ]
-        findings = [finding for finding in known if finding.nodes != self.pair.nodes]
-        return next((finding for finding in findings if finding.kind is not Kind.INCONCLUSIVE), _of_either(findings))
+        return explains(self.campaign.analysis, self.pair)
+
+
+def explains(analysis: Analysis, pair: Pair) -> PairFault | None:
+    """The same of these findings; what holds for all pairs explains least."""
+    known = [finding for finding in analysis.findings if pair in finding.pairs or _holds_for_all(finding)]
+    findings = sorted((finding for finding in known if finding.nodes != pair.nodes), key=_holds_for_all)
+    return next((finding for finding in findings if finding.kind is not Kind.INCONCLUSIVE), _of_either(findings))
+
+
+def shared_by(analysis: Analysis, node: str) -> tuple[PairFault, ...]:
+    """The findings on places of a node, and on all nodes."""
+    of_places = (finding for finding in analysis.findings if finding.kind in OF_PLACES)
+    return tuple(finding for finding in of_places if not finding.nodes or node in finding.nodes)
 
 
 def _of_either(findings: Sequence[PairFault]) -> PairFault | None:
@@ -151,7 +159,6 @@ class PairwiseRun:
 
 
 def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
-    of_places = [finding for finding in campaign.analysis.findings if finding.kind in OF_PLACES]
     return PairsOfNode(
         measured=campaign.by_node.get(node, ()),
         if_none=_why_unmeasured(node, campaign),
@@ -164,7 +171,7 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
             ),
             None,
         ),
-        shared=next((finding for finding in of_places if not finding.nodes or node in finding.nodes), None),
+        shared=shared_by(campaign.analysis, node),
         unclear=campaign.unclear,
         is_one_of_two=len(campaign.by_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),

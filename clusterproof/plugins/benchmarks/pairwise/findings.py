@@ -8,6 +8,7 @@ from math import comb, exp, hypot, log
 from statistics import NormalDist, median
 
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
+from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_text
 from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     ONE_SIDED,
     SURE,
@@ -155,19 +156,27 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
 
 
 def deduplicated(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
-    """One finding per node: if it is surely slow, its failures are reported with that."""
+    """One finding per node: if it is surely slow, that is reported with its failures."""
     by_nodes = {fault.nodes: fault for fault in failing}
     for fault in slow:
         other = by_nodes.get(fault.nodes)
         if other is None:
             by_nodes[fault.nodes] = fault
-        elif fault.kind is Kind.SLOW_NODE and other.kind is not Kind.FAILING_NODE:
+        elif fault.kind is Kind.SLOW_NODE and other.kind is Kind.FAILING_NODE:
+            slowness = f"besides, it is {estimate_text(fault.estimate)}" if fault.estimate else ""
+            message = "; ".join(filter(None, (other.words, slowness)))
+            by_nodes[fault.nodes] = replace(other, words=message, pairs=_joined(other, fault))
+        elif fault.kind is Kind.SLOW_NODE:
             message = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
-            pairs = tuple(dict.fromkeys((*fault.pairs, *other.pairs)))
+            pairs = _joined(fault, other)
             by_nodes[fault.nodes] = replace(
                 fault, failures=other.failures, attempts=other.attempts, words=message, pairs=pairs
             )
     return list(by_nodes.values())
+
+
+def _joined(first: PairFault, second: PairFault) -> tuple[Pair, ...]:
+    return tuple(dict.fromkeys((*first.pairs, *second.pairs)))
 
 
 TO_BE_NAMED = 0.10  # slower: a node this slow and slightly unlucky must still be named

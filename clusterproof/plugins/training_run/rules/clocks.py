@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED, Samples, Series, longest
+from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED, Samples, Series, longest, periods
 
 BUSY_PERCENT = 90.0
 MIN_CLOCKS = 4
@@ -58,7 +58,10 @@ def _is_busy(busy: Mapping[Key, Series], key: Key, at: int) -> bool:
 
 
 def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
-    """GPUs below that share of their peers' clock, with reasons or without all being sampled; longest first."""
+    """GPUs below that share of their peers' clock, with reasons or without all being sampled; longest first.
+
+    Each time is one of its own: a long one at the power cap hides no shorter one that hardware caused.
+    """
     shares: dict[Key, dict[int, float]] = {}
     for at, clocks in sorted(_clocks(samples).items()):
         middle = median(clocks.values())
@@ -72,8 +75,7 @@ def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
             (at, share < below and (not all(at in counter for counter in held) or _is_held(held, at)))
             for at, share in of_gpu.items()
         )
-        times = longest(is_slow, samples.bin_s)
-        if times:
+        for times in periods(is_slow, samples.bin_s):
             seconds = (times[-1] - times[0] + 1) * samples.bin_s
             share = fmean(of_gpu[at] for at in times)
             slowest.append(SlowClock(" ".join(key), seconds, share, *(_percent(counter, times) for counter in held)))

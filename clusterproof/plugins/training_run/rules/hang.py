@@ -176,10 +176,9 @@ def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
 
 
 def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
-    members = _members(dumps)
     purposes = {group: purpose for dump in dumps.values() for group, purpose in dump.purposes.items()}
-    for group, ranks in members.items():
-        known = [dumps[rank] for rank in ranks if rank in dumps]
+    for group, ranks in _groups(dumps):
+        known = [dumps[rank] for rank in ranks if rank in dumps and dumps[rank].members.get(group, ranks) == ranks]
         reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
         pending: dict[int, tuple[PendingCollective, list[int]]] = {}
         for dump in known:
@@ -196,11 +195,11 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
                 yield CollectiveWait(purposes[group], first, begun, behind, is_called=True)
 
 
-def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group. A dump before 2.0 lists none: then the first group has all ranks."""
-    members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
+def _groups(dumps: Mapping[int, Dump]) -> list[tuple[str, tuple[int, ...]]]:
+    """Each group and its ranks; others may have its name. A dump before 2.0 lists none: the first has all ranks."""
+    groups = dict.fromkeys((group, ranks) for dump in dumps.values() for group, ranks in dump.members.items())
     of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
-    return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
+    return list(groups) or ([(DEFAULT, tuple(sorted(dumps)))] if of_all else [])
 
 
 def last_call(dump: Dump) -> CollectiveArguments | None:

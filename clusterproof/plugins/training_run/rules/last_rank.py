@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import sqrt
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
-from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.core.verdict import Incomplete, incomplete, part
 from clusterproof.plugins.training_run.collectives import MIN_STEPS, TOGETHER, Arrivals
+from clusterproof.plugins.training_run.run_data import RunData
 
 LATE = 0.1  # by which the last one's duration must be shorter than the second shortest
+MAX_NAMED = 5  # communicators
 MIN_CALLS = 100  # of NCCL's Inspector
 MIN_TRACED = 20  # of traces, which have at least five steps
 NO_LATENESS = "no collective says who comes last"
@@ -79,6 +82,25 @@ def usually_last(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
         raise Incomplete(few, cause=few)
     last_ranks = [last for arrivals, least in seen for last in last_of_each(arrivals, least)]
     return max(last_ranks, key=lambda last: (last.is_certain(errors), last.percent, last.calls), default=None)
+
+
+def recorded_by(recorded: RunData) -> Sequence[tuple[Arrivals, int]]:
+    """What records arrivals, and how many collectives of each are needed."""
+    return (recorded.arrivals, MIN_CALLS), (recorded.traced, MIN_TRACED)
+
+
+def require_every_rank(recorded: Sequence[tuple[Arrivals, int]]) -> None:
+    """Report a check as incomplete if a communicator lacks ranks, which may be the last ones, and continue."""
+    lacking = [
+        f"{communicator}, of {seen} of its {number_of(ranks, 'rank')}"
+        for arrivals, least in recorded
+        for communicator, (seen, ranks) in sorted(arrivals.lacking_ranks(least).items())
+    ]
+    with part:
+        if lacking:
+            more = f" and {len(lacking) - MAX_NAMED} more" if len(lacking) > MAX_NAMED else ""
+            seen = f"{'; '.join(lacking[:MAX_NAMED])}{more}"
+            incomplete(f"communicators were not recorded whole: {seen}; expected the collectives of every rank")
 
 
 def _of_few(last: LastRank) -> str:

@@ -209,11 +209,7 @@ def computed(recorded: RunData) -> dict[Position, Computed]:
     Forward and backward are means per micro-batch: missing or duplicate rows change nothing. A step in which a rank
     lacks an operation of its stage is left out for that rank.
     """
-    ranks_of: dict[str, list[int]] = defaultdict(list)
-    for rank, name in recorded.compute:
-        ranks_of[name].append(rank)
-    named = {name for name in ranks_of if kind_of(name) == COMPUTE} or set(ranks_of)
-    names = _names_of_stages(recorded, {name: ranks_of[name] for name in named})
+    names = _names_of_stages(recorded)
     computed_by_position: dict[Position, Computed] = {}
     for rank, position in recorded.positions.items():
         cells = [recorded.compute.get((rank, name), {}) for name in names.get(position.stage, ())]
@@ -223,8 +219,25 @@ def computed(recorded: RunData) -> dict[Position, Computed]:
     return computed_by_position
 
 
-def _names_of_stages(recorded: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
+def lacking(recorded: RunData, computed: Mapping[Position, Computed]) -> dict[int, str]:
+    """The ranks of which no step has all operations of their stage: `rank 5 logs no step with backward, forward`."""
+    names = _names_of_stages(recorded)
+    return {
+        rank: f"rank {rank} logs no step with {', '.join(of_stage)}"
+        for rank, position in sorted(recorded.positions.items())
+        if position not in computed
+        and (of_stage := names.get(position.stage, []))
+        and any((rank, name) in recorded.compute for name in of_stage)
+    }
+
+
+def _names_of_stages(recorded: RunData) -> dict[int, list[str]]:
     """The operations that most of the ranks of a stage have, if they have any."""
+    every: dict[str, list[int]] = defaultdict(list)
+    for rank, name in recorded.compute:
+        every[name].append(rank)
+    named = {name for name in every if kind_of(name) == COMPUTE} or set(every)
+    ranks_of = {name: every[name] for name in named}
     stages: dict[int, Counter[str]] = defaultdict(Counter)
     members: dict[int, set[int]] = defaultdict(set)
     for name, ranks in ranks_of.items():

@@ -214,6 +214,8 @@ class Notifier:
             return self._receiver.send(notification)
         except OSError as problem:  # for example, no memory for the program's output
             return Delivery(f"{self._receiver.name}: {problem.strerror or problem}")
+        except Exception as problem:  # for example, no thread can be started; its message may contain a password
+            return Delivery(f"{self._receiver.name}: {type(problem).__name__}")
 
     def _count(self, notification: Notification, outcome: Delivery) -> None:
         self.counts["failed" if outcome.why else "delivered"] += 1
