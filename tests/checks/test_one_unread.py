@@ -171,3 +171,11 @@ def test_a_gpu_on_another_numa_node_than_elsewhere_is_named_beside_one_that_name
     result = result_of("gpu.gpu_numa", *nodes)
     assert "NUMA node of 0000:55:00.0 1; expected 0 as on 3 of 4 nodes" in result.message
     assert "on each" not in result.message
+
+
+def test_a_gpu_that_the_bus_has_lost_is_named_where_a_capture_lists_another_device_twice() -> None:
+    first, second, *_ = on_bus(unread="")["devices"]
+    twice = node("gpu001", boot=boot(), pci={"devices": [first, second, first]}, nvml=nvml(*GONE))
+    result = result_of("gpu.gpu_count", twice, instance_type=P5, expect={"gpus": 3})
+    assert result.verdict is Verdict.FAIL
+    assert "the PCI bus does not show GPU 2 at 0000:aa:00.0" in result.message

@@ -96,9 +96,10 @@ def evaluate_on_bus(node: Node) -> None:
         devices, gpus = node.pci_devices, node.gpus
     except (Incomplete, NotApplicable):
         return
-    on_bus = set(each(devices, lambda device: device.address))
-    if len(on_bus) < len(devices):
-        return  # which may be the GPU, as one without an address may be
+    shown = [*each(devices, lambda device: device.address)]
+    if len(shown) < len(devices):
+        return  # a device without an address may be the GPU
+    on_bus = set(shown)
     addresses = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
     gone = {label: address for label, address in addresses.items() if address and address not in on_bus}
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())

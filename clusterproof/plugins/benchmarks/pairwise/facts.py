@@ -90,7 +90,7 @@ class MeasuredPair:
 
 
 def explains(analysis: Analysis, pair: Pair) -> PairFault | None:
-    """The same of these findings; what holds for all pairs explains least."""
+    """The finding that explains a pair: rather one on its nodes or place than one on all pairs."""
     known = [finding for finding in analysis.findings if pair in finding.pairs or _holds_for_all(finding)]
     findings = sorted((finding for finding in known if finding.nodes != pair.nodes), key=_holds_for_all)
     return next((finding for finding in findings if finding.kind is not Kind.INCONCLUSIVE), _of_either(findings))
