@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import command
+from clusterproof.plugins.case import CaseError, command
 from clusterproof.plugins.case.assembled import CaseBuilder
 from tests.case.files import BROKEN_GPU, written
 from tests.testbed.needs import needs_root
@@ -44,6 +44,22 @@ def test_a_number_is_a_job_where_another_user_has_made_a_folder_of_that_name(
     assert "clusterproof case ./77 reads it" in " ".join(text.split())
     assert "gpu003" in command.case(["./77"])[1]
     assert asked == ["77"]
+
+
+def test_where_slurm_cannot_be_asked_the_folder_of_another_user_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(number: str, _builder: CaseBuilder, _offset_s: float) -> None:
+        raise CaseError(f"Slurm could not be asked for job {number}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "read_job", unreachable)
+    (tmp_path / "77").mkdir()
+    os.chown(tmp_path / "77", ALICE, ALICE)
+    _, text = command.case(["77"])
+    seen = " ".join(text.split())
+    assert "Slurm could not be asked for job 77; the folder 77 here is another user's" in seen
+    assert "clusterproof case ./77 reads it" in seen
 
 
 def test_a_folder_of_ones_own_is_read_by_its_name(asked: list[str]) -> None:

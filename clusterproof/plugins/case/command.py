@@ -115,11 +115,15 @@ def _read_case(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
         return Path(option.job).resolve().name, builder
     if option.logs:
         read_folder(Path(option.logs), builder, option.utc_offset, option.job)
-    if is_folder(option.job):
-        builder.lack(
-            f"the folder {option.job} here, as it is another user's: clusterproof case ./{option.job} reads it"
-        )
-    read_job(option.job, builder, option.utc_offset)
+    passed_over = f"another user's: clusterproof case ./{option.job} reads it" if is_folder(option.job) else ""
+    if passed_over:
+        builder.lack(f"the folder {option.job} here, as it is {passed_over}")
+    try:
+        read_job(option.job, builder, option.utc_offset)
+    except CaseError as problem:
+        if not passed_over:
+            raise
+        raise CaseError(f"{problem}; the folder {option.job} here is {passed_over}") from None
     return f"job {option.job}", builder
 
 
