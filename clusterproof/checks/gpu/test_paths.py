@@ -76,7 +76,9 @@ def test_pcie_switches(node: Node) -> None:
     limits with a healthy node; reseat the riser, or replace the node.
     """
     kinds = by_kind(node)
+    unread = [why for device in node.pci_devices for why in readings(device, "is_nvidia_gpu", "is_nic")[1]]
     if not kinds:
+        require(unread)
         not_applicable("no PCIe switch above a GPU or network device is present and awake")
     for (_, _, load), alike in kinds.items():
         usual = usual_link(node, alike)
@@ -84,6 +86,7 @@ def test_pcie_switches(node: Node) -> None:
             with part:
                 evaluate_link(switch, usual, is_busy=load == BUSY)
     compare(node, "PCIe links of switches", usual_links)
+    require(unread)
 
 
 def evaluate_link(switch: PciSwitch, usual: PciLink | None, *, is_busy: bool) -> None:

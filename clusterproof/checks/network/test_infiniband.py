@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import starmap
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import (
@@ -21,7 +22,6 @@ from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Po
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
-
 
 ONE_LANE = "(1X "  # in a rate; HDR100 and NDR200 have two of four lanes by design
 
@@ -108,9 +108,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
 
 
 def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
-    """A concern for a port that most nodes use, or an Ethernet port that lost its link, unlike ports of its model
-    here.
-    """
+    """A concern for a port that most nodes use, or an Ethernet one that lost its link, unlike others of its model."""
     off, name = _deviations(node, device, port, STATES, _states), _name(device, port)
     concern_if(off, describe(off))
     with part:
@@ -122,11 +120,11 @@ def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
 
 def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     """Fail if an active port is slower than most ports like it; a concern if it is slower than some."""
-    gbps, like = port.gbps, _rates_on(node, device, port)
+    gbps, like = port.gbps, known(lambda: _rates_on(node, device, port), Counter[float]())
     deviations = _deviations(node, device, port, RATES, _rates)
     if not port.is_active or _is_usual_in_group(node, device, port):
         return
-    is_degraded = port.link_layer == INFINIBAND and ONE_LANE in port.rate
+    is_degraded = _kind(device, port)[1] == INFINIBAND and ONE_LANE in port.rate
     usual = max((_gbps(deviation.usual) for deviation in deviations), default=0.0)
     usual = max(usual, _usual_of(like, node)) if is_degraded else usual
     assert gbps >= usual or (not is_degraded and _is_renumbered(node, device, port)), (
@@ -136,10 +134,8 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     seen = f"{port.label} at {port.rate}; expected {most:g} Gb/s, like {like[most]} ports of its model here"
     concern_if(gbps < most, seen)
     rates = node.group.counts(RATES, _rates).get(_name(device, port), ())
-    undecided = [
-        deviation for deviation in deviations if not deviation.usual and gbps < max(map(_gbps, rates), default=0.0)
-    ]
-    concern_if(undecided, describe(undecided))
+    undecided = [deviation for deviation in deviations if not deviation.usual]
+    concern_if(undecided and gbps < max(map(_gbps, rates), default=0.0), describe(undecided))
 
 
 def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
@@ -176,11 +172,8 @@ def _is_disabled(port: Port) -> bool:
 
 def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
     """How many active ports of this model and link layer on the node have each rate."""
-    return Counter(
-        _gbps(rate)
-        for like, other in _ports(node)
-        if like.model == device.model and other.link_layer == port.link_layer and (rate := _rate(other))
-    )
+    kind = device.model, port.link_layer
+    return Counter(_gbps(rate) for like, other in _ports(node) if _kind(like, other) == kind and (rate := _rate(other)))
 
 
 def _usual_of(rates: Counter[float], node: Node) -> float:
@@ -211,22 +204,30 @@ def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
 
 
 def _is_renumbered(node: Node, device: RdmaDevice, port: Port) -> bool:
-    """Whether most nodes have as many ports like this one at each rate: it may have another number there."""
-    kind = _kind(device, port)
+    """Whether most nodes have as many ports like this one at each rate: it may have another number there.
+
+    Ports whose link layer is unread are of its model alone.
+    """
+    model, link_layer = _kind(device, port)
+    is_read = all(layer for like, layer in starmap(_kind, _ports(node)) if like == model)
+    kind = f"{model} {link_layer}" if is_read else model
     usual = usual_of(node, EVERY_RATE, _every_rate, kind, None)
     return usual is not None and usual.value == node.group.values(EVERY_RATE, _every_rate)[node.name].get(kind)
 
 
 def _every_rate(node: Node) -> Values:
-    """The rates of all ports of a model and link layer; empty for one that is not active."""
+    """The rates of all ports of a model, and of a model and link layer; empty for one that is not active."""
     by_kind: dict[str, list[str]] = {}
     for device, port in _ports(node):
-        by_kind.setdefault(_kind(device, port), []).append(_rate(port) or "")
+        model, link_layer = _kind(device, port)
+        for kind in (model, f"{model} {link_layer}"):
+            by_kind.setdefault(kind, []).append(_rate(port) or "")
     return {kind: ", ".join(sorted(rates)) for kind, rates in by_kind.items()}
 
 
-def _kind(device: RdmaDevice, port: Port) -> str:
-    return f"{device.model} {port.link_layer}"
+def _kind(device: RdmaDevice, port: Port) -> tuple[str, str]:
+    """The model and the link layer; empty if unread."""
+    return readings(device, "model")[0].get("model", ""), readings(port, "link_layer")[0].get("link_layer", "")
 
 
 def _rates(node: Node) -> Values:

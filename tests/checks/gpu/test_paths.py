@@ -128,6 +128,15 @@ def test_a_switch_has_the_link_that_both_ends_can_have_and_others_of_its_kind_do
     expect(result_of("gpu.pcie_switches", evidence), verdict, message)
 
 
+@pytest.mark.parametrize(
+    ("narrow", "message"), [(NARROW, "concern: PCIe x8 at 32 GT/s on the switch u1"), ({}, "class")]
+)
+def test_a_switch_is_judged_beside_a_device_of_unread_kind(narrow: dict[str, Any], message: str) -> None:
+    devices = [*pairs(3), device("n", 9, "pci0 r9", **{"class": UNKNOWN})]
+    evidence = node("gpu001", devices, switches=[switch(0), switch(1, **narrow), switch(2)])
+    expect(result_of("gpu.pcie_switches", evidence), INCOMPLETE, message)
+
+
 def test_nodes_have_the_same_links_above_their_switches() -> None:
     own, *others = (
         node(f"gpu{number}", pairs(1), switches=[switch(0, **(NARROW if number == 1 else {}))]) for number in (1, 2, 3)

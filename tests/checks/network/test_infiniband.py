@@ -69,6 +69,15 @@ def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
     assert result.devices == ("mlx5_1",)
 
 
+def test_a_slow_port_is_found_whatever_the_link_layer_of_others_here() -> None:
+    unread = port(link_layer={"error": "EIO", "text": ""})
+    others = [node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, port()))) for number in (1, 2)]
+    for ports in ([port(), port(rate=EDR)], [unread, port(rate=EDR)], [port(), {**unread, "rate": EDR}]):
+        result = result_of("network.ib_ports", with_ports("n0", *ports), *others)
+        assert result.verdict is FAIL, result.message
+        assert "port 1 at 100 Gb/sec (4X EDR); expected 400 Gb/s" in result.message
+
+
 def four(**values: Any) -> dict[str, Any]:
     """A node with four ports, the first of which has these values."""
     return rdma(mlx5(0, port(**values)), *(mlx5(number, port()) for number in (1, 2, 3)))

@@ -207,9 +207,12 @@ class PciSwitch:
     nics: tuple[str, ...]
 
 
+KINDS = 2  # of devices whose place on the bus matters: GPUs and network devices
+
+
 def switches_of(ports: Iterable[PciDevice], devices: Iterable[PciDevice]) -> tuple[PciSwitch, ...]:
-    """The switches among these ports that have a GPU or a network device below."""
-    gpus, nics = _placed(devices)
+    """The switches among these ports that have a device below that is known to be a GPU or a network device."""
+    gpus, nics = _placed(device for device in devices if len(readings(device, "is_nvidia_gpu", "is_nic")[0]) == KINDS)
     switches = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
     return tuple(switch for switch in switches if switch.gpus or switch.nics)
 
