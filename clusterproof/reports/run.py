@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.findings import FindingGroup, findings
-from clusterproof.reports.history import Pair, Past
+from clusterproof.reports.history import Pair, Past, Standing
 from clusterproof.reports.history.changes import Changes, headline, since_last
 from clusterproof.reports.history.words import folded, moment
 
@@ -64,7 +64,7 @@ class Run:
     site: str = ""  # base URL of the documentation, ending in a slash
     training: TrainingRun | None = None  # the recorded data of a training run
     last_began: float | None = None  # start of the previous run in the history, in seconds since 1970
-    before: Mapping[Pair, Verdict] = field(default_factory=dict)  # the state then, if it was not fine
+    before: Mapping[Pair, Standing] = field(default_factory=dict)  # the state then, if it was not fine
     is_redacted: bool = False  # names are placeholders
     inventory: Cluster | None = None  # the cluster without values from its nodes, such as instance ids
     compared: Mapping[str, Sequence[str]] = field(default_factory=dict)  # thresholds of a training run's rules, by id

@@ -48,11 +48,11 @@ def before(
     Raises InventoryError, HistoryError.
     """
     findings: dict[str, list[EarlierFinding]] = {node: [] for node in nodes}
-    last, last_verdicts = read_before(Path(history) if history else own_path(cluster.name), cluster.name)
+    last, states = read_before(Path(history) if history else own_path(cluster.name), cluster.name)
     if history and last is None:
         raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
-    for (check, named), verdict in last_verdicts.items():
-        for node in named.split("~") if verdict is Verdict.FAIL else ():  # both nodes of a pair
+    for (check, named), state in states.items():
+        for node in named.split("~") if state.verdict is Verdict.FAIL else ():  # both nodes of a pair
             if node in findings:
                 findings[node].append(EarlierFinding((check,), "the history"))
     for path in cases:

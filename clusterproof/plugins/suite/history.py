@@ -13,10 +13,9 @@ from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.result import Measured, Result
-from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_full, occasion_of
-from clusterproof.reports.history import HistoryError, NodeIdentity, Pair, PastRun, identities
+from clusterproof.reports.history import HistoryError, NodeIdentity, Pair, PastRun, Standing, identities
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.past import read_before
 from clusterproof.reports.history.store import default_path, require_own_history, write_run
@@ -38,7 +37,7 @@ class HistoryReporter:
         self.began = time.time()
         self.warning = ""
         self.last: PastRun | None = None
-        self.before: Mapping[Pair, Verdict] = {}
+        self.before: Mapping[Pair, Standing] = {}
         self.is_compared = False
         try:
             self.last, self.before = read_before(path, cluster.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterproof.plugins.core.cluster import INSTANCE_ID
@@ -97,6 +97,27 @@ class Entry:
     stands: Verdict
     devices: tuple[str, ...] = ()
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of a check and a node, and the devices that a lasting finding is about; empty if it names none."""
+
+    verdict: Verdict
+    devices: tuple[str, ...] = ()
+
+
+def standing_after(track: Sequence[Entry]) -> Standing | None:
+    """The state after these verdicts, oldest first; None if there are none.
+
+    What an incomplete verdict did not see of the finding before it lasts.
+    """
+    devices: set[str] = set()
+    for entry in reversed(track):
+        devices.update(entry.devices)
+        if entry.verdict is not Verdict.INCOMPLETE:
+            break
+    return Standing(track[-1].stands, tuple(sorted(devices))) if track else None
 
 
 @dataclass(frozen=True, slots=True)

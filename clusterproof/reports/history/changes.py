@@ -9,7 +9,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.history import FINE, FOUND, Pair, Past
+from clusterproof.reports.history import FINE, FOUND, Pair, Past, Standing, standing_after
 
 NEW, STILL, GONE = "new", "still", "gone"
 _WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # evidence outweighs a lack of it
@@ -26,11 +26,18 @@ class Change:
     now: Verdict
     title: str = ""
     cause: str = ""  # of missing evidence
+    devices: tuple[str, ...] = ()  # that the finding is about now, and was not before; empty if it names none
 
     @property
     def kind(self) -> str:
         """`new`, `still` or `gone`."""
-        return change(self.before, self.now)
+        kind = change(self.before, self.now)
+        return NEW if kind == STILL and self.devices else kind
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it is new only because it is about other devices than before."""
+        return self.kind == NEW and change(self.before, self.now) == STILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +82,32 @@ def verdict_carried(before: Verdict | None, result: Result) -> Verdict:
 
 def known(result: Result) -> Verdict:
     """The known verdict of a result: an incomplete check may also have found something."""
-    return max((part.verdict for part in result.by_verdict), key=lambda verdict: _WEIGHT.get(verdict, 0))
+    return known_part(result).verdict
 
 
-def marked(result: Result, before: Mapping[Pair, Verdict]) -> Result:
+def known_part(result: Result) -> Result:
+    """The part of a result with its known verdict."""
+    return max(result.by_verdict, key=lambda part: _WEIGHT.get(part.verdict, 0))
+
+
+def marked(result: Result, before: Mapping[Pair, Standing]) -> Result:
     """A result marked with its change since the last run; `before` is the state then, if it was not fine."""
-    return replace(result, since_last=change(before.get((result.check, result.node)), known(result)))
+    return replace(result, since_last=_change_of(result, before.get((result.check, result.node))).kind)
 
 
-def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None = None) -> Changes:
+def _change_of(result: Result, before: Standing | None) -> Change:
+    part = known_part(result)
+    was, devices = (before.verdict, before.devices) if before else (None, ())
+    others = others_than(devices, part.devices) if part.verdict in FOUND else ()
+    return Change(result.check, result.node, was, part.verdict, result.title, result.cause, others)
+
+
+def others_than(before: Collection[str], now: Iterable[str]) -> tuple[str, ...]:
+    """The devices that a finding is about, and was not before; empty if it named none then."""
+    return tuple(device for device in now if device not in before) if before else ()
+
+
+def since_last(results: Iterable[Result], before: Mapping[Pair, Standing] | None = None) -> Changes:
     """What is new, still there and gone since the last run, according to the results; None without a history.
 
     `before` is the state then, if known.
@@ -92,9 +116,7 @@ def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None 
     kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: []}
     for result in results:
         if result.since_last:
-            was = stood.get((result.check, result.node))
-            change = Change(result.check, result.node, was, known(result), result.title, result.cause)
-            kinds[result.since_last].append(change)
+            kinds[result.since_last].append(_change_of(result, stood.get((result.check, result.node))))
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 
 
@@ -104,10 +126,12 @@ def between(past: Past, before: int, now: int) -> Changes:
     for (check, node), track in past.tracks.items():
         last = [entry for entry in track if entry.run == now]
         if last:
-            stood = [entry.stands for entry in track if entry.run <= before]
-            was, entry = stood[-1] if stood else None, last[0]
+            stood = standing_after([entry for entry in track if entry.run <= before])
+            was, devices = (stood.verdict, stood.devices) if stood else (None, ())
+            entry = last[0]
             now_found = entry.stands if entry.stands in FOUND and entry.stands is not was else entry.verdict
-            change = Change(check, node, was, now_found)
+            others = others_than(devices, entry.devices) if now_found in FOUND else ()
+            change = Change(check, node, was, now_found, devices=others)
             kinds[change.kind].append(change)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 

@@ -8,12 +8,12 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import Entry, Gpu, NodeIdentity, Pair, Past, PastRun
+from clusterproof.reports.history import FINE, Entry, Gpu, NodeIdentity, Pair, Past, PastRun, Standing, standing_after
 from clusterproof.reports.history.schema import reading
 
 LATEST_S = 250_000_000_000.0  # in the year 9892; Python's calendar ends with 9999
@@ -21,7 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Verdict]]:
+def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Standing]]:
     """The last run over a cluster, and all lasting findings. Raises HistoryError."""
     if not path_exists(path):
         return None, {}
@@ -79,16 +79,20 @@ def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterato
         " JOIN checks AS c ON c.id = v.check_id ORDER BY c.name, n.name, v.run",
         (first, cluster),
     )
-    for check, node, run, verdict, stands, devices, message in rows:
-        last = Verdict(verdict)
-        entry = Entry(
-            run,
-            last,
-            Verdict(stands) if stands else last,
-            tuple(map(_word, json.loads(devices))) if devices else (),
-            _word(message or ""),
-        )
-        yield (_word(check), _word(node)), entry
+    yield from map(_entry, rows)
+
+
+def _entry(row: Sequence[Any]) -> tuple[Pair, Entry]:
+    check, node, run, verdict, stands, devices, message = row
+    last = Verdict(verdict)
+    entry = Entry(
+        run,
+        last,
+        Verdict(stands) if stands else last,
+        tuple(map(_word, json.loads(devices))) if devices else (),
+        _word(message or ""),
+    )
+    return (_word(check), _word(node)), entry
 
 
 def _identities(database: sqlite3.Connection, cluster: str) -> Iterator[tuple[str, tuple[int, NodeIdentity]]]:
@@ -138,18 +142,19 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun
     return runs[::-1]
 
 
-def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
+def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Standing]:
     """The state after the last run that evaluated it, if it is not fine."""
     rows = database.execute(
-        "SELECT c.name, n.name, (SELECT coalesce(v.stands, v.verdict) FROM verdicts AS v"
-        " WHERE v.node = found.node AND v.check_id = found.check_id ORDER BY v.run DESC LIMIT 1) AS stands"
-        " FROM (SELECT DISTINCT node, check_id FROM verdicts"
-        " WHERE verdict IN ('fail', 'concern', 'incomplete')) AS found"
-        " JOIN nodes AS n ON n.id = found.node JOIN checks AS c ON c.id = found.check_id"
-        " WHERE n.cluster = ? AND stands IN ('fail', 'concern', 'incomplete')",
+        "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, '' FROM (SELECT DISTINCT node, check_id"
+        " FROM verdicts WHERE verdict IN ('fail', 'concern', 'incomplete')) AS found"
+        " JOIN nodes AS n ON n.id = found.node AND n.cluster = ? JOIN checks AS c ON c.id = found.check_id"
+        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= coalesce("
+        "(SELECT max(run) FROM verdicts AS w WHERE w.node = found.node AND w.check_id = found.check_id"
+        " AND w.verdict != 'incomplete'), 0) ORDER BY v.run",
         (cluster,),
     )
-    return {(_word(check), _word(node)): Verdict(stands) for check, node, stands in rows}
+    states = {pair: standing_after(track) for pair, track in _tuples(map(_entry, rows)).items()}
+    return {pair: state for pair, state in states.items() if state and state.verdict not in FINE}
 
 
 def identity_of(row: Sequence[str]) -> NodeIdentity:

@@ -13,8 +13,8 @@ from typing import Any
 
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FILE, NOBODY, HistoryError, NodeIdentity, Pair, PastRun
-from clusterproof.reports.history.changes import is_green, verdict_carried
+from clusterproof.reports.history import FILE, FOUND, NOBODY, HistoryError, NodeIdentity, Pair, PastRun, Standing
+from clusterproof.reports.history.changes import is_green, known_part, verdict_carried
 from clusterproof.reports.history.past import identity_of, standing, storable
 from clusterproof.reports.history.schema import writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
@@ -84,9 +84,12 @@ def write_run(
     return replace(run, number=number)
 
 
-def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]) -> tuple[Any, ...]:
+def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Standing]) -> tuple[Any, ...]:
     pair = (storable(result.check), storable(result.node))
-    stands = verdict_carried(before.get(pair), result)
+    stood = before.get(pair)
+    stands = verdict_carried(stood.verdict if stood else None, result)
+    part = known_part(result)
+    devices = part.devices if part.verdict in FOUND else ()
     is_fine = result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     return (
         names.node(result.node),
@@ -94,7 +97,7 @@ def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]
         run,
         result.verdict.value,
         None if stands is result.verdict else stands.value,
-        None if is_fine or not result.devices else json.dumps(result.devices),
+        json.dumps(devices) if devices else None,
         None if is_fine else storable(result.message)[:MAX_WORDS],
     )
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.core.message import listed, number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import FOUND, Past, PastRun
-from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
+from clusterproof.reports.history.changes import GONE, NEW, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 
 MAX_NODES = 200  # characters of a nodeset in a line
@@ -66,15 +66,16 @@ def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
 
     Checks of the same nodes with a common cause, such as an answer that did not arrive, share a line.
     """
-    nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
+    nodes: dict[tuple[str, Verdict, str, str, tuple[str, ...], bool], list[str]] = defaultdict(list)
     for change in sorted(changes, key=_gravest_first):
         is_gap = _is_gap(change)
         cause = change.cause if is_gap else ""
-        nodes[change.check, change.now, change.title, cause, is_gap].append(change.node)
+        others = change.devices if kind == NEW else ()
+        nodes[change.check, change.now, change.title, cause, others, is_gap].append(change.node)
     alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
-    for (check, now, title, cause, is_gap), names in nodes.items():
+    for (check, now, title, cause, others, is_gap), names in nodes.items():
         word = _NOW.get(now, now.value) if kind == GONE else now.value
-        label = f"{title} ({check})" if title else check
+        label = (f"{title} ({check})" if title else check) + (f", now of {listed(others)}" if others else "")
         shared = f"{word}: {cause}" if cause else word
         key = (is_gap, fold(names), shared if is_gap else f"{word}: {label}")
         alike[key].append(f"{word}: {label}")
@@ -131,6 +132,7 @@ def _changes(changes: Changes) -> Table:
     for kind, changed in changes.kinds:
         for change in sorted(changed, key=lambda change: change.now.rank):
             before = change.before.value if change.before else "not looked at"
+            before += " of other devices" if change.is_of_others else ""
             nodes[kind, change.now, before, change.check].append(change.node)
     checks: dict[tuple[str, Verdict, str, str, str], list[str]] = defaultdict(list)
     for (kind, now, before, check), names in nodes.items():

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import SLOWER
 from clusterproof.reports.document.trend import counted, counts
-from clusterproof.reports.history import Gpu, NodeIdentity
+from clusterproof.reports.history import Gpu, NodeIdentity, Standing
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
 from clusterproof.reports.history.past import read_before
 from clusterproof.reports.history.store import default_path
@@ -99,7 +99,7 @@ def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
     add(file, result("gpu001", FAIL))
     add(file, result("gpu001", INCOMPLETE))
     _, before = read_before(file, "small")
-    assert before == {(ECC, "gpu001"): FAIL}
+    assert before == {(ECC, "gpu001"): Standing(FAIL)}
     last = add(file, result("gpu001", PASS))
     assert [finding.before for finding in between(past(file), last.number - 1, last.number).gone] == [FAIL]
     assert read_before(file, "small")[1] == {}
@@ -109,14 +109,14 @@ def test_what_a_run_did_not_look_at_is_neither_gone_nor_forgotten(file: Path) ->
     add(file, result("gpu001", FAIL), result("gpu002", PASS))
     last = add(file, result("gpu002", PASS))
     assert headline(between(past(file), last.number - 1, last.number)) == "nothing has changed"
-    assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): Standing(FAIL)}
 
 
 def test_what_an_interrupted_run_did_not_evaluate_is_as_it_was_before(file: Path) -> None:
     add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
     cut = add(file, unevaluated("gpu001"), unevaluated("gpu002"), result("gpu003", PASS))
     assert (cut.unevaluated, cut.nodes, cut.is_green) == (2, 3, False)
-    assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): Standing(FAIL)}
     assert not between(past(file), cut.number - 1, cut.number).gone
     assert counts(past(file))[-1] == (0, 2, 1)  # failed, not proven, fit
     assert "INTERRUPTED: 2 checks not evaluated" in list(page(past(file)))[1]
