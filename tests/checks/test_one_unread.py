@@ -152,6 +152,18 @@ MISSING_PLUGIN = [{"path": "/usr/lib/slurm/x.so", "bytes": 0, "need": "required"
         ("storage.lustre_clients", MANY_MOUNTS, {}, "osc is DISCONN"),
         ("network.nccl_transport", TWO_LOGS, {"expect": {"efa": 32}}, "NCCL used EFA with 16 of 32 devices"),
         ("neuron.device_count", NEURON, {"instance_type": "trn2.48xlarge"}, "Neuron device 1 has 4 cores; expected 8"),
+        (
+            "network.efa_counters",
+            {
+                "rdma": {"devices": uverbs(1)},
+                "efa_counters": {
+                    "seconds": UNREAD,
+                    "devices": [{"name": "rdmap0s0", "counters": {"no_completion_cmds": [1, 3], "rx_drops": [0, 9]}}],
+                },
+            },
+            {},
+            "2 commands without completion; expected 0",
+        ),
         ("network.efa_count", {"rdma": {"devices": uverbs(31)}}, {"expect": {"efa": 32}}, "31 EFA devices"),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value and " " not in value else "",
