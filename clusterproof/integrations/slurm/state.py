@@ -122,7 +122,7 @@ class State:
             raise failed
         return failed.strerror or "" if failed else ""
 
-    def place_of(self, name: str) -> str:
+    def newest_folder(self, name: str) -> str:
         """The folder with the newest version of a record."""
         in_run = self._in_run
         return self.runtime_folder if in_run and in_run.read(name) else self.folder

@@ -92,7 +92,10 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
     if lacking:
         _send(other, [])
         return lacking
-    planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
+    planned = [
+        _planned(rail, own_port, their_port, own, theirs)
+        for rail, own_port, their_port in rails(own["ports"], theirs["ports"])
+    ]
     left = [exchange for exchange in planned if "program" in exchange]
     for _ in range(ATTEMPTS):
         if left:
@@ -130,19 +133,19 @@ def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, A
         exchange["ends"] = [] if exchange["arrived"] else [list(server), list(client)]
 
 
-def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+def _planned(rail: int, own_port: Any, their_port: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The report of one exchange; with a program if it can be made."""
-    a, b = (port or {"label": "", "place": ""} for port in (here, there))
+    a, b = (port or {"label": "", "place": ""} for port in (own_port, their_port))
     exchange: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
-    if not here or not there:
+    if not own_port or not their_port:
         return exchange
-    down = [f"{side['host']}: {port['down']}" for side, port in ((own, here), (theirs, there)) if port["down"]]
-    if here["fabric"] != there["fabric"]:
-        down.append(f"{here['fabric']} on {own['host']}, {there['fabric']} on {theirs['host']}")
+    down = [f"{side['host']}: {port['down']}" for side, port in ((own, own_port), (theirs, their_port)) if port["down"]]
+    if own_port["fabric"] != their_port["fabric"]:
+        down.append(f"{own_port['fabric']} on {own['host']}, {their_port['fabric']} on {theirs['host']}")
     if down:
         return {**exchange, "why": "; ".join(down)}
-    name = common(here["fabric"], own["programs"], theirs["programs"])
-    return {**exchange, "program": name, "here": here}
+    name = common(own_port["fabric"], own["programs"], theirs["programs"])
+    return {**exchange, "program": name, "here": own_port}
 
 
 def missing(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:

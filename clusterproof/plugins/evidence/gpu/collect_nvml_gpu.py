@@ -114,8 +114,8 @@ def _fabric(name: str, version: int) -> Callable[[object], object]:
     def ask(handle: object) -> object:
         info = _FabricInfo(version=version)
         getattr(pynvml, name)(handle, ctypes.byref(info, 0 if version else _FabricInfo.cluster_uuid.offset))
-        place = {key: getattr(info, key) for key in ("state", "status", "health_mask", "health_summary", "clique")}
-        return {**place, "cluster_uuid": bytes(info.cluster_uuid).hex()}
+        fields = {key: getattr(info, key) for key in ("state", "status", "health_mask", "health_summary", "clique")}
+        return {**fields, "cluster_uuid": bytes(info.cluster_uuid).hex()}
 
     return ask
 

@@ -87,7 +87,7 @@ def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
 
 def worst(files: Iterable[object]) -> Mapping[str, object]:
     """The nodes in several files, each once, with the worst state, as it is unknown which file is the latest."""
-    return latest((-place, value) for place, value in enumerate(files))
+    return latest((-index, value) for index, value in enumerate(files))
 
 
 def _badness(node: Mapping[str, Any]) -> tuple[bool, ...]:
