@@ -51,10 +51,10 @@ class FindingGroup:
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
-        alike = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
+        affected = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
         if self.first.action in HARDWARE_ACTIONS:
-            return f"{alike}: look first for what they share: image, driver, threshold, rack"
-        return f"{alike}: probably configuration, not hardware"
+            return f"{affected}: look first for what they share: image, driver, threshold, rack"
+        return f"{affected}: probably configuration, not hardware"
 
     @property
     def count(self) -> int:
@@ -168,12 +168,12 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
     of_all = failed_by_all(results, catalog)
     findings = [
         FindingGroup(
-            tuple(alike),
+            tuple(group),
             len(evaluated[check]),
-            _is_probably_configuration(alike, len(evaluated[check]), catalog),
-            tuple(dict.fromkeys(action_and_reason(result, of_all)[0] for result in sorted(alike, key=_placed(of_all)))),
+            _is_probably_configuration(group, len(evaluated[check]), catalog),
+            tuple(dict.fromkeys(action_and_reason(result, of_all)[0] for result in sorted(group, key=_placed(of_all)))),
         )
-        for check, alike in hits.items()
+        for check, group in hits.items()
     ]
     return sorted(
         findings,
@@ -249,8 +249,12 @@ def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
     """What it suggests that all nodes are unreachable for one reason; empty if they are not."""
     is_all = 1 < evaluated == len({result.node for result in results})
     causes = {result.unreached for result in results}
-    is_alike = is_all and len(causes) == 1 and causes <= _ON_THE_WAY
-    return f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network" if is_alike else ""
+    has_one_cause = is_all and len(causes) == 1 and causes <= _ON_THE_WAY
+    return (
+        f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network"
+        if has_one_cause
+        else ""
+    )
 
 
 def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: Catalog) -> bool:

@@ -86,13 +86,13 @@ def test_pcie_aer(node: Node) -> None:
     detailed = grouped((event for event in errors if event.layer), device)
     events = announced | detailed  # the port above and the device itself report the same error
     fatal = with_counts(
-        (event for alike in events.values() for event in alike if event.severity == "fatal"), device, node
+        (event for group in events.values() for event in group if event.severity == "fatal"), device, node
     )
     fail_by_log(node, fatal, f"{joined(fatal)}; expected no fatal error")
     report(node, "host.pcie_aer", "every device present, and within its own memory")
     limit = node.threshold("pcie.correctable_concern")
     concerns = [
-        event for alike in events.values() for event in alike if event.severity == "nonfatal" or total(alike) > limit
+        event for group in events.values() for event in group if event.severity == "nonfatal" or total(group) > limit
     ]
     seen = joined(with_counts(concerns, device, node))
     concern_if(concerns, f"{seen}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")

@@ -173,8 +173,8 @@ def _speeds(node: Node) -> Iterator[UnitSpeed]:
 
 def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[UnitSpeed]:
     models, ways = by_model(node, by_device), topology_of(node, what, by_device)
-    for model, alike in models.items():
-        for device, speed in alike.items():
+    for model, speeds in models.items():
+        for device, speed in speeds.items():
             yield UnitSpeed(name, what, device, speed, model if len(models) > 1 else "", ways.get(device, ""))
 
 

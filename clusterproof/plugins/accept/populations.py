@@ -63,13 +63,13 @@ class Populations:
     def learn(self) -> None:
         """Decide what is usual where that is still open and enough was measured."""
         for whole, keys in self._apart.items():
-            alike = as_fast({key: self.by_key[key] for key in keys})
-            if alike:
-                of_all = joined([self.by_key.pop(key) for key in alike])
-                due = min(alike) if whole in keys - alike else whole
+            joinable = as_fast({key: self.by_key[key] for key in keys})
+            if joinable:
+                of_all = joined([self.by_key.pop(key) for key in joinable])
+                due = min(joinable) if whole in keys - joinable else whole
                 self.by_key[due] = of_all
-                self._apart[whole] = (keys - alike) | {due}
-                self._joined |= dict.fromkeys(alike, due)
+                self._apart[whole] = (keys - joinable) | {due}
+                self._joined |= dict.fromkeys(joinable, due)
         for population in self.by_key.values():
             population.learn()
 

@@ -204,14 +204,14 @@ def as_fast(by_key: Mapping[Key, Population]) -> set[Key]:
     measured = {key: population for key, population in by_key.items() if population.nodes}
     if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
-    usual = {key: _usual(population) for key, population in measured.items()}
-    due = [x for key, x in usual.items() if len(measured[key].nodes) >= MIN_NODES] or [*usual.values()]
+    medians = {key: _median_of_units(population) for key, population in measured.items()}
+    due = [x for key, x in medians.items() if len(measured[key].nodes) >= MIN_NODES] or [*medians.values()]
     half = measured[next(iter(measured))].errors.effect / 2
-    alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
-    return alike if max(due) - min(due) < half and len(alike) > 1 else set()
+    as_fast = {key for key, x in medians.items() if all(abs(x - other) < half for other in due)}
+    return as_fast if max(due) - min(due) < half and len(as_fast) > 1 else set()
 
 
-def _usual(population: Population) -> float:
+def _median_of_units(population: Population) -> float:
     return median(median(own.values()) for own in by_unit(population.runs).values())
 
 

@@ -118,8 +118,8 @@ def _folders(
             strays += [] if strays[stray_count:] else [f"{entry.name}: {_NO_FILE}"]
             missing[entry.name] = strays[stray_count]
     if groups:
-        alike = {_NUMBER.sub("0", name) for name in groups}
-        groups |= {name: [] for name in missing if _NUMBER.sub("0", name) in alike}
+        patterns = {_NUMBER.sub("0", name) for name in groups}
+        groups |= {name: [] for name in missing if _NUMBER.sub("0", name) in patterns}
     return groups, missing
 
 

@@ -117,8 +117,8 @@ class LossSeries:
         """Whether it begins after the other's first line, and ends after its last."""
         if not (self.first and self.last and other.first and other.last):
             return False
-        is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
-        return is_alike and self.first > other.first and self.last > other.last
+        has_same_axis = self.first[0] == other.first[0]  # both by step, or by epoch
+        return has_same_axis and self.first > other.first and self.last > other.last
 
     def ends_near(self, position: tuple[bool, float]) -> bool:
         """Whether another log that begins there may continue it: from its end, or from an earlier checkpoint."""

@@ -251,14 +251,16 @@ def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
     """The findings, with the durations of their steps."""
     if not marks:
         return ""
-    usual = weighted_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
+    median_s = weighted_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
     ends = [step.step for step in series]
     rows = []
     for mark in sorted(marks, key=lambda mark: (not mark.is_step, mark.position))[:MAX_ROWS]:
         after = bisect_left(ends, mark.position) if mark.is_step else len(ends)
         step = series[after] if after < len(ends) and series[after].first <= mark.position else None
         lasted = (
-            (in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "") if step else ("not known", "")
+            (in_seconds(step.seconds), f"{step.seconds / median_s:.1f}" if median_s else "")
+            if step
+            else ("not known", "")
         )
         rows.append((mark.at, mark.description, *lasted))
     more = f"; {len(marks) - MAX_ROWS:,} more" if len(marks) > MAX_ROWS else ""

@@ -251,11 +251,11 @@ def _device(rail: Rail, node: str) -> RailFinding:
 
 
 def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
-    """Findings that are alike on several rails, as one finding."""
-    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
+    """The same findings on several rails, as one finding."""
+    by_message: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
     for finding in findings:
-        alike[finding.kind, finding.nodes, finding.message].append(finding)
-    for (kind, nodes, message), same in alike.items():
+        by_message[finding.kind, finding.nodes, finding.message].append(finding)
+    for (kind, nodes, message), same in by_message.items():
         numbers = tuple(finding.rail for finding in same)
         links = tuple(dict.fromkeys(link for finding in same for link in finding.links))
         yield MeshFinding(

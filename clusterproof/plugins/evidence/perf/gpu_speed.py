@@ -95,7 +95,9 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Col
     speeds_of_models = by_model(node, speeds, measured)
     unknown = {} if {*known}.isdisjoint(models) else speeds_of_models.get("", {})
     return {
-        gpu: speed for alike in (unknown, *map(speeds_of_models.get, models)) for gpu, speed in (alike or {}).items()
+        gpu: speed
+        for of_model in (unknown, *map(speeds_of_models.get, models))
+        for gpu, speed in (of_model or {}).items()
     }
 
 
