@@ -55,7 +55,7 @@ def items_for(item: CheckItem) -> list[CheckItem]:
         return []  # a training run is evaluated by itself
     if check.is_of_pair:
         return pair_items(item)
-    if check.is_of_cluster and (not check.is_of_member or item.why_not_asked):
+    if check.is_of_cluster and (not check.is_of_member or item.why_not_queried):
         return [item.on(cluster.name)]
     if not is_selected(config, item.iter_markers()):
         return [item.on(target.name) for target in cluster.targets[:1]]

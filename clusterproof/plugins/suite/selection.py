@@ -101,7 +101,7 @@ def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     first: dict[int, pytest.Item] = {}
     for item in items:
         first.setdefault(id(item.check if isinstance(item, CheckItem) else item), item)
-    return [item for item in first.values() if not (isinstance(item, CheckItem) and item.why_not_asked)]
+    return [item for item in first.values() if not (isinstance(item, CheckItem) and item.why_not_queried)]
 
 
 def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:

@@ -107,25 +107,27 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
     return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
 
 
-def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> None:
+def _attempt(
+    other: socket.socket, requested: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]
+) -> None:
     """Run these exchanges, each with a new server, and add the result to each."""
-    ports = _free(len(asked))
+    ports = _free(len(requested))
     servers = [
         Running(
             words(own["programs"][exchange["program"]], exchange["program"], exchange["here"], port, request["options"])
         )
-        for exchange, port in zip(asked, ports)
+        for exchange, port in zip(requested, ports)
     ]
     _send(
         other,
         [
             {"program": exchange["program"], "tcp_port": port, "b": exchange["b"]}
-            for exchange, port in zip(asked, ports)
+            for exchange, port in zip(requested, ports)
         ],
     )
     answers = _receive(other, 2 * EXCHANGE_S + MEETS_S)
     until = time.monotonic() + SERVER_ENDS_S
-    for exchange, running, answer in zip(asked, servers, answers):
+    for exchange, running, answer in zip(requested, servers, answers):
         client = Ended(answer["exit"], answer["text"])
         server = running.ended(0.0 if client.exit is None else until - time.monotonic())
         exchange["arrived"] = answer["arrived"] is True and server.exit == 0
@@ -184,23 +186,23 @@ def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) ->
     Raises OSError, and ValueError if it requests more than there are devices.
     """
     _send(other, own)
-    while asked := _receive(other, 2 * EXCHANGE_S):
-        if not isinstance(asked, list) or len(asked) > len(own["ports"]):
-            raise ValueError(f"the other end asks for {asked!r:.80}; expected at most one exchange of each device")
-        _send(other, _answers(asked, own, request))
+    while requested := _receive(other, 2 * EXCHANGE_S):
+        if not isinstance(requested, list) or len(requested) > len(own["ports"]):
+            raise ValueError(f"the other end asks for {requested!r:.80}; expected at most one exchange of each device")
+        _send(other, _answers(requested, own, request))
     other.settimeout(MEETS_S)
     with contextlib.suppress(OSError):
         other.recv(1)  # wait until the other end has sent everything
 
 
-def _answers(asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+def _answers(requested: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
     """How the clients of these exchanges ended."""
-    answers: list[dict[str, Any]] = [{} for _ in asked]
+    answers: list[dict[str, Any]] = [{} for _ in requested]
 
     def exchange(number: int) -> None:
-        answers[number] = _exchanged(asked[number], own, request)
+        answers[number] = _exchanged(requested[number], own, request)
 
-    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(asked))]
+    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(requested))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -208,11 +210,13 @@ def _answers(asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str
     return answers
 
 
-def _exchanged(asked: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+def _exchanged(requested: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """How the client of one exchange ended."""
-    name, until = asked["program"], time.monotonic() + EXCHANGE_S
-    port = next(port for port in own["ports"] if port["label"] == asked["b"])
-    called = words(own["programs"][name], name, port, int(asked["tcp_port"]), request["options"], request["address"])
+    name, until = requested["program"], time.monotonic() + EXCHANGE_S
+    port = next(port for port in own["ports"] if port["label"] == requested["b"])
+    called = words(
+        own["programs"][name], name, port, int(requested["tcp_port"]), request["options"], request["address"]
+    )
     ended = Ended(None, "")
     for _ in range(TRIES):
         ended = Running(called).ended(until - time.monotonic())

@@ -68,8 +68,8 @@ def _errors(handle: object, links: int) -> object:
 
 
 def _of_kind(handle: object, kind: str, links: int) -> object:
-    asked = (answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, COUNTERS[kind]) for link in range(links))
-    return _counted(list(asked))
+    counts = (answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, COUNTERS[kind]) for link in range(links))
+    return _counted(list(counts))
 
 
 def _of_field(handle: object, field: int, links: int, of: Callable[[Any], object]) -> object:
