@@ -108,26 +108,26 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
 
 
 def _attempt(
-    other: socket.socket, requested: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]
+    other: socket.socket, exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]
 ) -> None:
     """Run these exchanges, each with a new server, and add the result to each."""
-    ports = _free(len(requested))
+    ports = _free(len(exchanges))
     servers = [
         Running(
             words(own["programs"][exchange["program"]], exchange["program"], exchange["here"], port, request["options"])
         )
-        for exchange, port in zip(requested, ports)
+        for exchange, port in zip(exchanges, ports)
     ]
     _send(
         other,
         [
             {"program": exchange["program"], "tcp_port": port, "b": exchange["b"]}
-            for exchange, port in zip(requested, ports)
+            for exchange, port in zip(exchanges, ports)
         ],
     )
     answers = _receive(other, 2 * EXCHANGE_S + MEETS_S)
     until = time.monotonic() + SERVER_ENDS_S
-    for exchange, running, answer in zip(requested, servers, answers):
+    for exchange, running, answer in zip(exchanges, servers, answers):
         client = Ended(answer["exit"], answer["text"])
         server = running.ended(0.0 if client.exit is None else until - time.monotonic())
         exchange["arrived"] = answer["arrived"] is True and server.exit == 0
@@ -186,23 +186,23 @@ def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) ->
     Raises OSError, and ValueError if it requests more than there are devices.
     """
     _send(other, own)
-    while requested := _receive(other, 2 * EXCHANGE_S):
-        if not isinstance(requested, list) or len(requested) > len(own["ports"]):
-            raise ValueError(f"the other end asks for {requested!r:.80}; expected at most one exchange of each device")
-        _send(other, _answers(requested, own, request))
+    while exchanges := _receive(other, 2 * EXCHANGE_S):
+        if not isinstance(exchanges, list) or len(exchanges) > len(own["ports"]):
+            raise ValueError(f"the other end asks for {exchanges!r:.80}; expected at most one exchange of each device")
+        _send(other, _answers(exchanges, own, request))
     other.settimeout(MEETS_S)
     with contextlib.suppress(OSError):
         other.recv(1)  # wait until the other end has sent everything
 
 
-def _answers(requested: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+def _answers(exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
     """How the clients of these exchanges ended."""
-    answers: list[dict[str, Any]] = [{} for _ in requested]
+    answers: list[dict[str, Any]] = [{} for _ in exchanges]
 
     def exchange(number: int) -> None:
-        answers[number] = _exchanged(requested[number], own, request)
+        answers[number] = _exchanged(exchanges[number], own, request)
 
-    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(requested))]
+    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(exchanges))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -210,13 +210,11 @@ def _answers(requested: list[dict[str, Any]], own: dict[str, Any], request: dict
     return answers
 
 
-def _exchanged(requested: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+def _exchanged(planned: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """How the client of one exchange ended."""
-    name, until = requested["program"], time.monotonic() + EXCHANGE_S
-    port = next(port for port in own["ports"] if port["label"] == requested["b"])
-    called = words(
-        own["programs"][name], name, port, int(requested["tcp_port"]), request["options"], request["address"]
-    )
+    name, until = planned["program"], time.monotonic() + EXCHANGE_S
+    port = next(port for port in own["ports"] if port["label"] == planned["b"])
+    called = words(own["programs"][name], name, port, int(planned["tcp_port"]), request["options"], request["address"])
     ended = Ended(None, "")
     for _ in range(TRIES):
         ended = Running(called).ended(until - time.monotonic())

@@ -245,10 +245,10 @@ def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
                     f"--resume {path}: it was measured with {before.about.get('meter')} otherwise; expected the same "
                     "meter, size and ranks"
                 )
-            group_options = {name: journal.about[name] for name in ("groups", "no_groups") if name in journal.about}
+            selection = {name: journal.about[name] for name in ("groups", "no_groups") if name in journal.about}
             about = {
                 name: value for name, value in before.about.items() if name not in ("groups", "no_groups")
-            } | group_options
+            } | selection
             plan = replace(before.plan, absent=journal.plan.absent)
             return replace(before, about=about, absent=journal.absent, plan=plan)
     raise pytest.UsageError(
