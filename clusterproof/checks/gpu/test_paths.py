@@ -95,7 +95,7 @@ def evaluate_link(switch: PciSwitch, majority_link: PciLink | None, *, is_busy: 
     if not link:
         require(readings(switch.port, "width", "speed")[1])
         not_applicable("the kernel reports no PCIe link of the switch")
-    able = known(lambda: switch.port.link_of_both_ends, None)
+    able = known(lambda: switch.port.supported_link, None)
     seen = f"PCIe {link} on the switch {switch.port.address}, above {', '.join(switch.gpus + switch.nics)}"
     is_odd = bool(majority_link and link.is_worse_than(majority_link))
     concern_if(is_odd, f"{seen}; expected {majority_link}, like most such switches here")

@@ -34,7 +34,7 @@ def test_nic_link(node: Node) -> None:
         not_applicable("the kernel reports no PCIe link for any network device here")
     for nic in nics:
         with part:
-            majority, able = _majority(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
+            majority, able = _majority(node, nic), known(lambda: nic.supported_link, None)  # noqa: B023 - called at once
             is_worse = bool(majority and nic.link and nic.link.is_worse_than(majority))
             is_less = bool(able and nic.link and nic.link.is_worse_than(able))
             seen = f"PCIe {nic.link} on {nic.address}; expected"

@@ -58,10 +58,10 @@ def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: An
 
 
 def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str, str]) -> float:
-    of_ends = [slow[place] for node in value.pair.nodes if (place := places.get(node, "")) in slow]
+    of_pair = [slow[place] for node in value.pair.nodes if (place := places.get(node, "")) in slow]
     if value.is_inside:
-        return of_ends[0].inside if of_ends else 0.0
-    return min((place.across for place in of_ends), default=0.0)
+        return of_pair[0].inside if of_pair else 0.0
+    return min((place.across for place in of_pair), default=0.0)
 
 
 def _by_place(values: Sequence[Value], settings: AnalysisSettings) -> dict[str, list[Value]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
-from clusterproof.plugins.catalog.log_forms import LogForm, ends
+from clusterproof.plugins.catalog.log_forms import LogForm, referenced_forms
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.typed import TypeAlias
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
@@ -145,7 +145,7 @@ def made(form: LogForm, match: Match, time: float | None) -> HostEvent | None:
     """The event of a line that fits a form, if it means something here."""
     if form.event:
         return MAKERS[form.event](match, time) if form.event in MAKERS else None
-    return logged(form, match, time) if form.check or form.name in ends() else None
+    return logged(form, match, time) if form.check or form.name in referenced_forms() else None
 
 
 def logged(form: LogForm, match: Match, time: float | None) -> Logged:

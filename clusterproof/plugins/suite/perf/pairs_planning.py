@@ -9,9 +9,9 @@ from math import log
 
 from clusterproof.plugins.benchmarks import launchers as launching
 from clusterproof.plugins.benchmarks.launchers import Launcher
+from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal

@@ -37,7 +37,7 @@ class Incidents:
             if not self._keys[incident]:
                 del self._keys[incident]
 
-    def ends_with(self, incident: str, closed: Collection[Key]) -> bool:
+    def is_closed_by(self, incident: str, closed: Collection[Key]) -> bool:
         """Whether an incident has no other open findings once these are closed."""
         return self._keys.get(incident, set()) <= set(closed)
 
