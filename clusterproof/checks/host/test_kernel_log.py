@@ -49,10 +49,10 @@ def test_no_oom_kill(node: Node) -> None:
     """
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
     failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
-    of_node = [event for event in kills if not event.group]
+    system_wide = [event for event in kills if not event.group]
     most = node.threshold("kernel_log.costly_order")
     promised = [event for event in failures if event.order is not None and event.order <= most]
-    seen = [*with_counts(of_node, _killed, node), *with_counts(promised, _failed, node)]
+    seen = [*with_counts(system_wide, _killed, node), *with_counts(promised, _failed, node)]
     fail_by_log(node, seen, f"{joined(seen)}; expected no process killed for lack of memory, and no failed allocation")
     report(node, "host.no_oom_kill", "enough memory and open files for every process")
     of_groups = [event for event in kills if event.group]

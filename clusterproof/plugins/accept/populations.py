@@ -86,7 +86,7 @@ class Populations:
             if name not in WITHOUT_GPU:
                 population.forget(node, {*devices, ""})
 
-    def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
+    def judged_populations(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
         """The decisions on a node's units: for the measurements that most nodes of its kind have, and for the node
         itself.
 
@@ -104,7 +104,7 @@ class Populations:
             for key, population in own.items():
                 is_due = population.nodes[node] - judged if whole in common else whole[1] not in known
                 if population.reference or is_due:
-                    yield key, population, population.of_node(node)
+                    yield key, population, population.judged_units(node)
             if whole in common and not own:
                 yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 
@@ -125,7 +125,7 @@ class Populations:
 
     def decisions_on(self, node: str) -> set[Decision]:
         """Decisions on a node in comparison with others: while some are open, another run may decide."""
-        return {judged.decision for population in self.by_key.values() for judged in population.of_node(node)}
+        return {judged.decision for population in self.by_key.values() for judged in population.judged_units(node)}
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
         """By node, the checks that measured slow devices, and how slow they are, as text."""

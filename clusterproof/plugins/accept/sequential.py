@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
-from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, of_node
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, shifts_for
 from clusterproof.plugins.accept.population import (
     NO_LEVELS,
     Errors,
@@ -133,7 +133,7 @@ class Population:
             self.reference = replace(self.reference, middles=middles) if self.nodes else None
         self.is_learned = self.is_learned and bool(self.nodes)
 
-    def of_node(self, node: str) -> list[JudgedUnit]:
+    def judged_units(self, node: str) -> list[JudgedUnit]:
         """The state of its units."""
         return [
             self.judged[unit] for device in sorted(self.nodes.get(node, ())) if (unit := (node, device)) in self.judged
@@ -159,7 +159,7 @@ class Population:
         of, levels = self.reference, self.levels.get(node, ())
         if of is None or of.reference_for(levels, self.floor, self.errors.effect) is of:
             return ""
-        return f" in {' and '.join(level for shift in of_node(levels, of.shifts) for level in shift.levels)}"
+        return f" in {' and '.join(level for shift in shifts_for(levels, of.shifts) for level in shift.levels)}"
 
     def _measured(self, units: Iterable[Unit]) -> None:
         for node, device in units:

@@ -81,7 +81,7 @@ def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: Analys
     """A finding that so few nodes cannot be distinguished: two have no third to compare with; of three, each is in
     most pairs.
     """
-    nodes = tuple(sorted(screened.of_node))
+    nodes = tuple(sorted(screened.values_by_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
         message = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)

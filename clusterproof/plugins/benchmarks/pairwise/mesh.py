@@ -181,10 +181,10 @@ def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
             tried[node].append(reading)
     return frozenset(
         node
-        for node, of_node in tried.items()
-        if len(of_node) > 1
-        and all(node in reading.rail.silent for reading in of_node)
-        and not all(node in reading.excused for reading in of_node)
+        for node, rails in tried.items()
+        if len(rails) > 1
+        and all(node in reading.rail.silent for reading in rails)
+        and not all(node in reading.excused for reading in rails)
     )
 
 

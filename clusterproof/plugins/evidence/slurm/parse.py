@@ -26,8 +26,8 @@ from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     begins_sinfo,
     is_sinfo,
     nodes_named,
-    of_node,
     read_sinfo,
+    record_of,
     table_in,
     unclear_rows,
     without_titles,
@@ -55,7 +55,7 @@ def listed_in(text: str) -> Listed:
     by_node.pop("", None)
     table = table_in(rest)
     for name, row in table.by_node.items():
-        by_node.setdefault(name, []).append(of_node(row, name))
+        by_node.setdefault(name, []).append(record_of(row, name))
     unclear = [f"sinfo: {table.refused}"] if table.refused else table.unclear
     return Listed(by_node, unclear, "\n".join(table.rest))
 

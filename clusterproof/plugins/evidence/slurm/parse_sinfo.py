@@ -182,7 +182,7 @@ def _of_row(row: Mapping[str, str]) -> dict[str, object]:
     return node
 
 
-def of_node(row: Mapping[str, str], name: str) -> str:
+def record_of(row: Mapping[str, str], name: str) -> str:
     """A row's entry for one of its nodes, as sinfo would print it for this node alone."""
     own = {title: short(cell) for title, cell in row.items() if title in _READ} | {"NODELIST": name}
     return f"{' '.join(own)}\n{' '.join(own.values())}\n"

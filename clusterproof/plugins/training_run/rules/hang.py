@@ -225,9 +225,7 @@ def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
         return None if dump.pending else NOWHERE  # a rank that waits nowhere is waited for
     enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
-    if waits is None or has_root_or_peer(
-        waits.name
-    ):  # the others may have correctly ended the collective for which it waits
+    if waits is None or has_root_or_peer(waits.name):  # others may have correctly ended the collective
         return GroupProgress(enqueued, enqueued)
     return GroupProgress(enqueued, waits.number - 1)
 
