@@ -85,7 +85,7 @@ class LivePage:
         """All current results, of checks and of the samples' rules."""
         of_nodes = list(self._results.copy().values())
         latest = [
-            result for results_by_source in of_nodes for results in results_by_source.values() for result in results
+            result for results_by_check in of_nodes for results in results_by_check.values() for result in results
         ]
         is_open = list(self._is_open())
         return [*self._with_open(latest, is_open), *_sampled_results(is_open)]
