@@ -189,7 +189,7 @@ def _placed(of_all: Collection[str]) -> Callable[[Result], tuple[int, int]]:
     return lambda result: action_rank_of(result, of_all)
 
 
-def gaps(results: Iterable[Result]) -> list[Gap]:
+def missing_evidence(results: Iterable[Result]) -> list[Gap]:
     """The reasons for missing verdicts: unreachable nodes first, then by number of checks."""
     results = list(results)
     nodes = len({result.node for result in results if result.is_of_node})
@@ -209,9 +209,9 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     return sorted(every, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
 
 
-def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
+def missing_evidence_in_short(results: Iterable[Result]) -> list[Gap]:
     """The same, with all rules of a run that lack files merged into one."""
-    every = gaps(results)
+    every = missing_evidence(results)
     others = [gap for gap in every if gap.needs_other_files]
     if len(others) < 2:
         return every

@@ -84,8 +84,8 @@ def test_cpu_exact(node: Node) -> None:
     with part:
         if cores.without_torch:
             incomplete(f"vector units not tested: {cores.without_torch[:200]}; expected a Python with PyTorch")
-    gaps = each(cores.types, lambda kind: (kind.gap, kind.type))
-    say_untested({gap: [] for gap in gaps if gap[0]}, "core")
+    untested = each(cores.types, lambda kind: (kind.gap, kind.type))
+    say_untested({gap: [] for gap in untested if gap[0]}, "core")
     if not cores.types:
         incomplete("no core computed anything; expected products of every type")
 

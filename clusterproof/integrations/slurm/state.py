@@ -36,7 +36,7 @@ class State:
 
     @property
     def _in_run(self) -> Folder | None:
-        return Folder(self.runtime_folder, keeps_room=True) if self.runtime_folder else None
+        return Folder(self.runtime_folder, reserves_space=True) if self.runtime_folder else None
 
     @property
     def _folders(self) -> tuple[Folder, ...]:

@@ -36,14 +36,14 @@ OF_MODEL = ", PCI device "
 
 @record
 class UnitSpeed:
-    """The speed of a node or one of its GPUs, above 0. `model` and `way` distinguish GPUs, where needed."""
+    """The speed of a node or one of its GPUs, above 0. `model` and `path` distinguish GPUs, where needed."""
 
     measurement: str
     what: str  # name of the measurement
     device: str  # empty: the node itself
     speed: float
     model: str = ""
-    way: str = ""  # path to the other GPUs
+    path: str = ""  # to the other GPUs
 
     @property
     def of_model(self) -> str:

@@ -45,7 +45,7 @@ class Populations:
                 self._apart[whole].add(key)
                 self._nodes[whole].add(node)
                 self._nodes[whole[:2]].add(node)
-                if UNKNOWN_WAYS in speed.way:
+                if UNKNOWN_WAYS in speed.path:
                     in_doubt[key].add((node, speed.device))
         tries = max((len(of.speeds) for of in seen.values()), default=1)
         for key, of_key in values.items():
@@ -57,7 +57,7 @@ class Populations:
             self.by_key[key].add(number, of_key)
 
     def _key(self, kind: str, speed: UnitSpeed) -> Key:
-        own = kind, speed.measurement, f"{speed.of_model}, {speed.way}" if speed.way else speed.of_model
+        own = kind, speed.measurement, f"{speed.of_model}, {speed.path}" if speed.path else speed.of_model
         return self._joined.get(own, own)
 
     def learn(self) -> None:

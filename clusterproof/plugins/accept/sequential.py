@@ -89,7 +89,7 @@ class Population:
         self._measured(values)
         if self.reference:
             self._common[number] = self._in_common(self.reference, values)
-            self._beside(self.reference, number, self._common[number])
+            self._add_deviations(self.reference, number, self._common[number])
             for unit in values.keys() - self._replaced:
                 self._judge(unit, self.reference)
 
@@ -109,7 +109,7 @@ class Population:
             self.reference = reference_of(self.runs, self.floor, self.levels, self.errors.good_rejected)
             if self.reference:
                 for run, common in self.reference.runs.items():
-                    self._beside(self.reference, run, common)
+                    self._add_deviations(self.reference, run, common)
                 self._judge_all(self.reference)
         elif self.reference and self._replaced:
             now = {unit: median(xs) for unit, xs in self._values.items()}
@@ -173,7 +173,7 @@ class Population:
     def _is(self, unit: Unit, decision: Decision) -> bool:
         return unit in self.judged and self.judged[unit].decision is decision
 
-    def _beside(self, reference: Reference, run: int, common: float) -> None:
+    def _add_deviations(self, reference: Reference, run: int, common: float) -> None:
         for unit, x in self.runs[run].items():
             self._values.setdefault(unit, []).append(x - reference.centre - common)
 

@@ -69,7 +69,7 @@ class Wording:
 
     def version(self, text: str) -> str:
         """A version: its numbers stay, and known words."""
-        if redaction.is_surely_address(text):
+        if redaction.is_unambiguous_address(text):
             return self._word("address", text)
         return "".join(
             part if not part[:1].isalnum() or redaction.is_of_version(part) else self._word("name", part)

@@ -214,7 +214,7 @@ class Kernel(Reported):
     clock = Field(object_as(Clock))
 
 
-def newer(running: str, installed: Iterable[str]) -> str:
+def newest_installed(running: str, installed: Iterable[str]) -> str:
     """The newest installed kernel of the same flavour (aws, generic, el9, …), empty where none is newer."""
     same_flavour = [version for version in installed if _flavour(version) == _flavour(running)]
     newest = max(same_flavour, key=_numbers, default=running)

@@ -57,9 +57,9 @@ def statistics(interface: str) -> dict[str, int]:
 
 def _ask(asking: socket.socket, interface: str, question: bytes, each_bytes: int = 0) -> bytes:
     """The kernel's answer, which it writes over the question; a buffer larger than the answer does no harm."""
-    room = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
-    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], room.buffer_info()[0]))
-    return room.tobytes()
+    buffer = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
+    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], buffer.buffer_info()[0]))
+    return buffer.tobytes()
 
 
 def _text(word: bytes) -> str:

@@ -25,9 +25,9 @@ from clusterproof.plugins.evidence.exact.on_node.exchanges import (
     NCCL,
     Collectives,
     RankPlace,
+    collectives_for,
     copies,
     sums,
-    way_of,
 )
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
@@ -131,7 +131,7 @@ def joined(
     store = meet(group)
     store.set_timeout(patience)
     dist.init_process_group(backend, store=store, rank=group.rank, world_size=group.ranks, timeout=patience)
-    collectives = change(group.rank, way_of(backend, group))
+    collectives = change(group.rank, collectives_for(backend, group))
     yield from exchanged(group, collectives, of_settings(request["kinds"]), request["budget_s"], store)
 
 
