@@ -18,9 +18,9 @@ from clusterproof.plugins.evidence.exact.on_node.exchanges import (
     NCCL,
     Collectives,
     RankPlace,
+    collectives_for,
     copies,
     sums,
-    way_of,
 )
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
@@ -118,7 +118,7 @@ def of_rank(
         torch.cuda.set_device(own)
     dist.init_process_group(backend, store=store, rank=rank, world_size=RANKS)
     group = RankPlace(rank, RANKS, own, LENGTH, seed)
-    way = way_of(backend, group)
+    way = collectives_for(backend, group)
     cells: list[tuple[int, Cell]] = []
     made = 0
     for number in range(faults + clean):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.cluster import is_asked
+from clusterproof.plugins.cluster import is_requested
 from clusterproof.plugins.core.kinds import NO_CLUSTER
 
 FOUND: pytest.StashKey[bool] = pytest.StashKey()
@@ -23,13 +23,13 @@ class Unasked(pytest.Module):
 
 def pytest_collection(session: pytest.Session) -> None:
     """Report at once what is missing, if the command line or the configuration names these checks."""
-    if not is_asked(session.config):
+    if not is_requested(session.config):
         raise pytest.UsageError(NO_CLUSTER)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
     """Leave out a file of checks that pytest found by itself without a cluster, and note that."""
-    if is_asked(parent.config):
+    if is_requested(parent.config):
         return None
     parent.config.stash[FOUND] = True
     return Unasked.from_parent(parent, path=module_path)

@@ -36,7 +36,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
-def is_asked(config: pytest.Config) -> bool:
+def is_requested(config: pytest.Config) -> bool:
     """Whether the command line names a cluster or a training run."""
     return config.getoption("--cluster") is not None or bool(config.getoption("--run"))
 
@@ -45,7 +45,7 @@ def is_asked(config: pytest.Config) -> bool:
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Compare the catalogue if the command line asks for it; otherwise let the run start."""
     region = config.getoption("--refresh-catalog")
-    if is_asked(config) and config.getoption("htmlpath", None):
+    if is_requested(config) and config.getoption("htmlpath", None):
         from clusterproof.plugins.suite.reporters import guard_beginning_of_html
 
         guard_beginning_of_html(config)
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     check_checkout(config)
     if config.option.help:
         return
-    if is_asked(config):
+    if is_requested(config):
         from clusterproof.plugins.suite import plugin
 
         config.pluginmanager.register(plugin, "clusterproof-run")

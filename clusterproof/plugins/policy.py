@@ -47,8 +47,8 @@ def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
         return read_policy(folder / named)
     name = next((name for name in (OWN_FILE, PYPROJECT) if os.path.lexists(folder / name)), None)
     adjacent = Path(inventory).parent / OWN_FILE
-    is_beside = inventory.endswith(".toml") and is_file(folder / adjacent)
-    none = Policy(ignored=f"{adjacent} is not read; --policy {adjacent} does that") if is_beside else NO_POLICY
+    has_adjacent = inventory.endswith(".toml") and is_file(folder / adjacent)
+    none = Policy(ignored=f"{adjacent} is not read; --policy {adjacent} does that") if has_adjacent else NO_POLICY
     if not name:
         return none
     if not is_file(folder / name):

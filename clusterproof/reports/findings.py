@@ -51,10 +51,10 @@ class FindingGroup:
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
-        alike = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
+        affected = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
         if self.first.action in HARDWARE_ACTIONS:
-            return f"{alike}: look first for what they share: image, driver, threshold, rack"
-        return f"{alike}: probably configuration, not hardware"
+            return f"{affected}: look first for what they share: image, driver, threshold, rack"
+        return f"{affected}: probably configuration, not hardware"
 
     @property
     def count(self) -> int:
@@ -168,12 +168,12 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
     of_all = failed_by_all(results, catalog)
     findings = [
         FindingGroup(
-            tuple(alike),
+            tuple(group),
             len(evaluated[check]),
-            _is_probably_configuration(alike, len(evaluated[check]), catalog),
-            tuple(dict.fromkeys(action_and_reason(result, of_all)[0] for result in sorted(alike, key=_placed(of_all)))),
+            _is_probably_configuration(group, len(evaluated[check]), catalog),
+            tuple(dict.fromkeys(action_and_reason(result, of_all)[0] for result in sorted(group, key=_placed(of_all)))),
         )
-        for check, alike in hits.items()
+        for check, group in hits.items()
     ]
     return sorted(
         findings,
@@ -189,7 +189,7 @@ def _placed(of_all: Collection[str]) -> Callable[[Result], tuple[int, int]]:
     return lambda result: action_rank_of(result, of_all)
 
 
-def gaps(results: Iterable[Result]) -> list[Gap]:
+def missing_evidence(results: Iterable[Result]) -> list[Gap]:
     """The reasons for missing verdicts: unreachable nodes first, then by number of checks."""
     results = list(results)
     nodes = len({result.node for result in results if result.is_of_node})
@@ -209,9 +209,9 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     return sorted(every, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
 
 
-def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
+def missing_evidence_in_short(results: Iterable[Result]) -> list[Gap]:
     """The same, with all rules of a run that lack files merged into one."""
-    every = gaps(results)
+    every = missing_evidence(results)
     others = [gap for gap in every if gap.needs_other_files]
     if len(others) < 2:
         return every
@@ -249,8 +249,12 @@ def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
     """What it suggests that all nodes are unreachable for one reason; empty if they are not."""
     is_all = 1 < evaluated == len({result.node for result in results})
     causes = {result.unreached for result in results}
-    is_alike = is_all and len(causes) == 1 and causes <= _ON_THE_WAY
-    return f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network" if is_alike else ""
+    has_one_cause = is_all and len(causes) == 1 and causes <= _ON_THE_WAY
+    return (
+        f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network"
+        if has_one_cause
+        else ""
+    )
 
 
 def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: Catalog) -> bool:

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN, cut_of, extra_skill, headline
-from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
+from clusterproof.reports.findings import FindingGroup, Gap, findings, missing_evidence_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.to_do import Task, commands, fit_nodes, shared_finding, to_do, to_do_line
 
@@ -37,7 +37,7 @@ def proof(
         f'<p class="headline">{escape(to_do_line(results, catalog))}</p>',
         f"<p>{escape(headline(results))}</p>",
         *(finding_block(finding, Verdict.FAIL) for finding in findings(results, Verdict.FAIL, catalog)),
-        *(gap_block(gap) for gap in gaps_in_short(results)),
+        *(gap_block(gap) for gap in missing_evidence_in_short(results)),
         *(finding_block(finding, Verdict.CONCERN) for finding in findings(results, Verdict.CONCERN, catalog)),
         *([where] if where else []),
         f'<div class="scroll">{matrix(results, nodes)}</div>',

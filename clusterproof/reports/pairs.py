@@ -214,5 +214,5 @@ def measured_between(run: PairwiseRun) -> Iterator[Measured]:
         for how, nodes, reading in (*of_pairs, *of_groups):
             for node in nodes if reading.busbw_gb_per_s else ():
                 bandwidths[how, node].append(reading.busbw_gb_per_s or 0.0)
-        for (how, node), of_node in bandwidths.items():
-            yield Measured(f"busbw {how}: {measured_with}", node, median(of_node), UNIT)
+        for (how, node), busbws in bandwidths.items():
+            yield Measured(f"busbw {how}: {measured_with}", node, median(busbws), UNIT)

@@ -102,7 +102,7 @@ MIN_DURATION_S = 0.001  # shorter durations are omitted
 
 _IMPLIED = ("severity", "observed", "expected", "findings")
 _OWN = ("message", "devices", "cause", "since_last", "action")
-_of_check, _of_node, _own = attrgetter(*CHECK_KEYS), attrgetter(*NODE_KEYS), attrgetter(*_OWN, *_IMPLIED)
+_check_values, _node_values, _own = attrgetter(*CHECK_KEYS), attrgetter(*NODE_KEYS), attrgetter(*_OWN, *_IMPLIED)
 _NOTHING = ("", (), "", "", "", "none", "", "", ())
 _DEFAULTS = Result("", "", Verdict.PASS).to_json()
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -117,8 +117,8 @@ class Described:
 
     def add(self, result: Result) -> None:
         """Mark its check and its node as described."""
-        self._checks.setdefault(result.check, _of_check(result))
-        self._nodes.setdefault(result.node, _of_node(result))
+        self._checks.setdefault(result.check, _check_values(result))
+        self._nodes.setdefault(result.node, _node_values(result))
 
     def lines(self, result: Result) -> Iterator[str]:
         """The result as one line of JSON; preceded by descriptions of its check and node, if new."""
@@ -134,9 +134,9 @@ class Described:
         if result.duration_s >= MIN_DURATION_S:
             record["duration_s"] = result.duration_s
         names: list[str] = []
-        if self._checks.get(result.check, values := _of_check(result)) != values:
+        if self._checks.get(result.check, values := _check_values(result)) != values:
             names += CHECK_KEYS
-        if self._nodes.get(result.node, values := _of_node(result)) != values:
+        if self._nodes.get(result.node, values := _node_values(result)) != values:
             names += NODE_KEYS
         if names or _own(result) != _NOTHING:
             document = result.to_json()

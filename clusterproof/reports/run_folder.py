@@ -75,7 +75,7 @@ def point_latest(where: Path, folder: Path) -> None:
     new.replace(latest)
 
 
-def runs_beside(folder: Path) -> list[Path]:
+def sibling_runs(folder: Path) -> list[Path]:
     """The folders of the cluster's completely reported runs, the oldest first. Raises OSError."""
     runs = [
         (time[1], int(time[2] or 1), path)
@@ -90,7 +90,7 @@ def runs_beside(folder: Path) -> list[Path]:
 def remove_all_but(keep: int, folder: Path) -> int:
     """Remove the oldest runs next to `folder`, keeping `keep`; returns the number removed. Raises OSError."""
     require_own(folder.parent)
-    old = [path for path in runs_beside(folder)[:-keep] if path != folder]
+    old = [path for path in sibling_runs(folder)[:-keep] if path != folder]
     for path in old:
         with suppress(FileNotFoundError):  # another run removes it as well
             shutil.rmtree(path)

@@ -14,7 +14,14 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import cut_of, headline
-from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps, gaps_in_short, shortened
+from clusterproof.reports.findings import (
+    FindingGroup,
+    Gap,
+    findings,
+    missing_evidence,
+    missing_evidence_in_short,
+    shortened,
+)
 from clusterproof.reports.to_do import commands, fit_nodes, shared_finding, short_commands, to_do
 
 SCREEN = 30  # lines
@@ -122,7 +129,7 @@ def _tasks(
 
 def _finding_lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[SummaryLine]:
     yield from _findings(results, Verdict.FAIL, catalog, verbose)
-    for gap in gaps(results) if verbose else gaps_in_short(results):
+    for gap in missing_evidence(results) if verbose else missing_evidence_in_short(results):
         yield from _gap(gap, verbose)
         yield SummaryLine("")
     yield from _findings(results, Verdict.CONCERN, catalog, verbose)

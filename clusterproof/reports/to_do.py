@@ -265,13 +265,13 @@ def _where(settings: Mapping[str, str]) -> Iterator[str]:
 
 def _by_ssh(targets: Iterable[Target]) -> Iterator[str]:
     """One line for nodes that are reached as the same user at the same port."""
-    alike: dict[tuple[str, int], list[str]] = {}
+    by_login: dict[tuple[str, int], list[str]] = {}
     for target in targets:
         address = target.address or target.name
         if not _IS_NODE(address):
             return
-        alike.setdefault((target.user, target.port), []).append(address)
-    for (user, port), addresses in alike.items():
+        by_login.setdefault((target.user, target.port), []).append(address)
+    for (user, port), addresses in by_login.items():
         as_user = ["-l", user] if user else []
         at_port = ["-o", f"-p {port}"] if port else []
         yield join(["clush", *as_user, *at_port, "-w", fold(addresses), "sudo systemctl reboot"])

@@ -42,7 +42,7 @@ def measured(speed: Mapping[str, float], seed: int, floor: float | None = None, 
 
 
 def decisions(made: Population) -> dict[str, Decision]:
-    return {node: decision_of(judged.decision for judged in made.of_node(node)) for node in NODES}
+    return {node: decision_of(judged.decision for judged in made.judged_units(node)) for node in NODES}
 
 
 @pytest.mark.parametrize("by", [0.03, 0.04, 0.045])
@@ -78,7 +78,7 @@ def test_no_node_is_good_that_is_slower_than_is_bad_even_if_part_of_it_is_its_ra
 
 def test_the_usual_of_a_slow_rack_is_not_below_the_floor() -> None:
     made = measured(slow(r1=0.04), 4, floor=log(700))
-    assert all(judged.share == pytest.approx(judged.of_all, abs=0.005) for judged in made.of_node("n20"))
+    assert all(judged.share == pytest.approx(judged.of_all, abs=0.005) for judged in made.judged_units("n20"))
     assert [shift.levels for shift in made.shifts] == [("group r1",)]
 
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
-from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.findings import findings, missing_evidence
 from clusterproof.reports.formats.markdown import markdown
 from clusterproof.reports.formats.prometheus import prometheus
 from clusterproof.reports.page import finding_block
@@ -50,9 +50,11 @@ def test_no_node_is_lost_by_folding(data: list[Result]) -> None:
         grouped = findings(data, verdict, PACKAGED)
         named = {(finding.first.check, node) for finding in grouped for node in expand(finding.nodes)}
         assert named == {(entry.check, entry.node) for entry in data if entry.verdict is verdict}
-    left = {(check, node) for gap in gaps(data) for check in gap.checks for node in expand(gap.nodes)}
+    left = {(check, node) for gap in missing_evidence(data) for check in gap.checks for node in expand(gap.nodes)}
     assert left >= {(entry.check, entry.node) for entry in data if entry.verdict is Verdict.INCOMPLETE}
-    assert sum(len(gap.results) for gap in gaps(data)) == sum(entry.verdict is Verdict.INCOMPLETE for entry in data)
+    assert sum(len(gap.results) for gap in missing_evidence(data)) == sum(
+        entry.verdict is Verdict.INCOMPLETE for entry in data
+    )
 
 
 @given(RESULTS)
@@ -145,7 +147,7 @@ def test_nodes_that_were_not_reached_are_the_first_gap() -> None:
         *(result(f"n{number}", Verdict.INCOMPLETE, cause="nvml did not answer") for number in range(3)),
         result("n4", Verdict.INCOMPLETE, cause="unreachable: refused"),
     ]
-    assert [gap.cause for gap in gaps(evaluated)] == ["unreachable: refused", "nvml did not answer"]
+    assert [gap.cause for gap in missing_evidence(evaluated)] == ["unreachable: refused", "nvml did not answer"]
 
 
 def test_a_line_that_is_shortened_has_whole_names_and_whole_words() -> None:
@@ -184,7 +186,7 @@ def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each()
 
 def test_a_gap_of_several_ranks_begins_with_the_first_and_lists_the_others() -> None:
     message = "rank 0: its 40 steps vary; expected 96\nrank 2: its 40 steps vary; expected 80"
-    (gap,) = gaps([result("run", Verdict.INCOMPLETE, "run.slow_rank", message=message)])
+    (gap,) = missing_evidence([result("run", Verdict.INCOMPLETE, "run.slow_rank", message=message)])
     assert gap.cause == "rank 0: its 40 steps vary; expected 96"
     assert gap.messages == ["rank 2: its 40 steps vary; expected 80"]
 
@@ -195,11 +197,11 @@ def test_what_one_cause_left_open_is_one_gap() -> None:
         result("n2", Verdict.INCOMPLETE, "gpu.two", cause="unreachable: refused", message="not reached"),
         result("n3", Verdict.INCOMPLETE, "gpu.one", message="may not be read"),
     ]
-    assert [(gap.cause, gap.nodes, gap.checks, gap.what) for gap in gaps(evaluated)] == [
+    assert [(gap.cause, gap.nodes, gap.checks, gap.what) for gap in missing_evidence(evaluated)] == [
         ("unreachable: refused", "n[1-2]", ("gpu.one", "gpu.two"), "2 checks"),
         ("may not be read", "n3", ("gpu.one",), "gpu.one"),
     ]
-    assert [gap.messages for gap in gaps(evaluated)] == [["not reached"], []]
+    assert [gap.messages for gap in missing_evidence(evaluated)] == [["not reached"], []]
 
 
 @pytest.mark.parametrize(

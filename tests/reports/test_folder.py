@@ -77,8 +77,8 @@ def test_runs_that_another_run_removes_meanwhile_are_no_trouble(
     for run in runs:
         for file in RUN_FILES:
             (run / file).write_text("a report")
-    listed = run_folder.runs_beside(runs[2])
-    monkeypatch.setattr(run_folder, "runs_beside", lambda _: listed)
+    listed = run_folder.sibling_runs(runs[2])
+    monkeypatch.setattr(run_folder, "sibling_runs", lambda _: listed)
     assert [run_folder.remove_all_but(1, runs[2]) for _ in range(2)] == [2, 2]
     assert run_folder.size_bytes(listed) == len(RUN_FILES) * len("a report")
 

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.loss_curve import MAX_STRETCHES, LossCurve
+from clusterproof.plugins.training_run.loss_curve import MAX_INTERVALS, LossCurve
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import Fact, RunData
@@ -163,10 +163,10 @@ def test_any_number_of_lines_takes_no_more_room_and_hides_no_extreme(count: int)
     curve = LossCurve()
     for step in range(count):
         curve.add(step, 99.0 if step == 7_777 else 1.0 + step % 2, is_wrong=step == 5_555)
-    stretches = list(curve)
-    assert MAX_STRETCHES / 2 <= len(stretches) <= MAX_STRETCHES
-    assert (max(stretch.high for stretch in stretches), min(stretch.low for stretch in stretches)) == (99.0, 1.0)
-    assert (sum(stretch.lines for stretch in stretches), sum(stretch.wrong for stretch in stretches)) == (count, 1)
+    intervals = list(curve)
+    assert MAX_INTERVALS / 2 <= len(intervals) <= MAX_INTERVALS
+    assert (max(interval.high for interval in intervals), min(interval.low for interval in intervals)) == (99.0, 1.0)
+    assert (sum(interval.lines for interval in intervals), sum(interval.wrong for interval in intervals)) == (count, 1)
     run = run_with(steps(10_000), losses(leaping, 10_000, norm=0.3))
     run.data.losses.curves["loss", True] = curve
     section = training_section(run)
@@ -179,10 +179,10 @@ def test_a_curve_is_the_same_in_whatever_order_its_files_are_read(order: Callabl
     curve = LossCurve()
     for step in order(range(1, 5_001)):
         curve.add(step * 10**14 if step == 5_000 else step, float(step), is_wrong=False)
-    stretches = list(curve)
-    assert [stretch.begin for stretch in stretches] == sorted(stretch.begin for stretch in stretches)
-    assert sum(stretch.mean * stretch.lines for stretch in stretches) == pytest.approx(sum(range(5_001)))
-    assert len(stretches) > MAX_STRETCHES / 2 - 50
+    intervals = list(curve)
+    assert [interval.begin for interval in intervals] == sorted(interval.begin for interval in intervals)
+    assert sum(interval.mean * interval.lines for interval in intervals) == pytest.approx(sum(range(5_001)))
+    assert len(intervals) > MAX_INTERVALS / 2 - 50
 
 
 def test_without_durations_the_loss_has_a_heading_of_its_own_and_without_losses_there_is_nothing() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from tests.benchmarks.launchers.launched import PATIENT, SLOW_GB_PER_S, SLOW_WIRE, cluster_of, measured

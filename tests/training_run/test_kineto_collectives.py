@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.training_run.collectives import ends_together, kind_of_kernel
+from clusterproof.plugins.training_run.collectives import is_synchronizing, kind_of_kernel
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, Sample
@@ -237,7 +237,7 @@ def test_traces_that_do_not_say_how_busy_gpus_are_are_incomplete(tmp_path: Path,
     ],
 )
 def test_kinds_are_known_by_any_of_their_names(name: str, together: bool) -> None:
-    assert ends_together(name) is together
+    assert is_synchronizing(name) is together
 
 
 def test_a_gather_that_is_made_of_broadcasts_is_one_by_its_kernel() -> None:

@@ -23,7 +23,7 @@ for port in range(40000, 40010):
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.network import collect_naming
 node = Node(sys.argv[1], collector_s=0.2)
-print(json.dumps([collect_naming._hosts(node, "gpu001"), collect_naming._asked(node, ["127.0.0.1"], "gpu001")]))
+print(json.dumps([collect_naming._hosts(node, "gpu001"), collect_naming._with_answers(node, ["127.0.0.1"], "gpu001")]))
 """
 
 

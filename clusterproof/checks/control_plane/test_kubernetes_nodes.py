@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_usual_taint
+from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_expected_taint
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
@@ -101,7 +101,7 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 
 def _keeps_away(taint: Taint) -> bool:
     is_of_condition = taint.key.startswith(OF_CONDITIONS)
-    return taint.effect in KEEPS_AWAY and not is_of_condition and not is_usual_taint(taint.key)
+    return taint.effect in KEEPS_AWAY and not is_of_condition and not is_expected_taint(taint.key)
 
 
 def _lacks_condition(taint: Taint, listed: KubernetesNode) -> bool:

@@ -197,8 +197,8 @@ def on_one_board(node: Node, serials: Counter[str]) -> int:
     """
     names = [reading["name"] for gpu in node.gpus if (reading := readings(gpu, "name")[0])]
     is_tray = any(model in name for name in names for model in RACK_WIDE)
-    is_alike = len(serials) > 1 and len(set(serials.values())) == 1
-    return ON_ONE_BOARD if is_tray or is_alike else 1
+    is_even = len(serials) > 1 and len(set(serials.values())) == 1
+    return ON_ONE_BOARD if is_tray or is_even else 1
 
 
 @evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
@@ -231,8 +231,8 @@ def evaluate_among_gpus(node: Node) -> None:
             if is_of_one and elsewhere and SEVERAL not in elsewhere.value and elsewhere.value != UNREPORTED:
                 is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
             else:
-                alike = [value for _, other, value in values if other == model or None in (other, model)]
-                most_common, count = Counter(alike).most_common(1)[0]
+                of_model_values = [value for _, other, value in values if other == model or None in (other, model)]
+                most_common, count = Counter(of_model_values).most_common(1)[0]
                 is_odd = own != most_common and len(values) > ON_ONE_BOARD
                 expected = f"{most_common:g}, as on {count} GPUs of the node"
             concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")

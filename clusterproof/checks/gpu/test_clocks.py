@@ -68,9 +68,9 @@ def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
     ]
     if (busy or 0) < least or len(clocks_mhz) < MIN_TO_COMPARE:
         return
-    usual_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
-    expected = f"expected about {usual_mhz:.0f} MHz, like the other busy GPUs"
-    is_slow = clock_mhz < usual_mhz * node.threshold("gpu.slow_clock_share")
+    median_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
+    expected = f"expected about {median_mhz:.0f} MHz, like the other busy GPUs"
+    is_slow = clock_mhz < median_mhz * node.threshold("gpu.slow_clock_share")
     concern_if(is_slow, f"a clock of {clock_mhz} MHz while {busy} % busy, and no reason for it; {expected}")
 
 
@@ -121,7 +121,7 @@ def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
     }
     if gpu.index not in celsius or len(celsius) < MIN_TO_COMPARE:
         return
-    usual_c = median(celsius.values())
-    is_hot = celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c")
-    expected = f"expected about {usual_c:.0f} °C, like the other idle GPUs"
+    median_c = median(celsius.values())
+    is_hot = celsius[gpu.index] > median_c + node.threshold("temperature.idle_spread_c")
+    expected = f"expected about {median_c:.0f} °C, like the other idle GPUs"
     concern_if(is_hot, f"{celsius[gpu.index]:.0f} °C and idle; {expected}")

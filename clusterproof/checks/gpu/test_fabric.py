@@ -23,9 +23,9 @@ from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Fabric, Gpu
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
+    clique,
+    clique_of,
     is_of_a_rack,
-    place,
-    place_of,
 )
 from clusterproof.plugins.evidence.group import describe, differences
 from clusterproof.plugins.evidence.host.facts_node import service_state
@@ -80,7 +80,7 @@ def test_fabric_uniform(node: Node) -> None:
     cliques: dict[str, str] = {}
     for gpu in node.gpus:
         with part:
-            cliques[gpu.label] = place(fabric_of(gpu, node))
+            cliques[gpu.label] = clique(fabric_of(gpu, node))
     if not cliques:
         return
     most_common = Counter(cliques.values()).most_common(1)[0][0]
@@ -89,8 +89,8 @@ def test_fabric_uniform(node: Node) -> None:
     if is_of_a_rack(node):
         fail_if(most_common.endswith(NO_CLUSTER), f"the GPUs are in {most_common}; expected the cluster of their rack")
         with part:
-            deviations = differences(node, FABRIC, place_of)
-            is_alone = deviations and node.run.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
+            deviations = differences(node, FABRIC, clique_of)
+            is_alone = deviations and node.run.counts(FABRIC, clique_of)[FABRIC][deviations[0].own] == 1
             if is_alone and deviations[0].usual:
                 concern(describe(deviations))
 

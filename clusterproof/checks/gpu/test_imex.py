@@ -14,9 +14,9 @@ from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
+    clique_of,
     imex_daemon,
     is_address,
-    place_of,
     require_rack,
     runs_imex,
     starts_imex,
@@ -230,7 +230,7 @@ def test_imex_nodes(node: Node) -> None:
     concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
     others = listed_with(node)
     with part:
-        evaluate_places(node, others)
+        evaluate_cliques(node, others)
     lists = compared_lists(node)
     is_own = known(lambda: has_another_list(node), False)
     compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
@@ -244,15 +244,15 @@ def test_imex_nodes(node: Node) -> None:
     concern_if(unlike and not is_fault, seen)
 
 
-def evaluate_places(node: Node, others: Mapping[str, Node]) -> None:
+def evaluate_cliques(node: Node, others: Mapping[str, Node]) -> None:
     """The verdict on a list of trays that are not all in one clique of one NVLink cluster."""
-    own = place_of(node)[FABRIC]
-    places = {name: place for name, other in others.items() if (place := known_place(other))}
-    unlike = [name for name, place in places.items() if own and place != own and not own.endswith(NO_CLUSTER)]
+    own = clique_of(node)[FABRIC]
+    cliques = {name: clique for name, other in others.items() if (clique := known_clique(other))}
+    unlike = [name for name, clique in cliques.items() if own and clique != own and not own.endswith(NO_CLUSTER)]
     verb = "is" if len(unlike) == 1 else "are"
     expected = "expected all trays of the list in one clique of one cluster"
     message = f"{some(unlike)} in nodes_config.cfg {verb} not in {own}, which this tray is in; {expected}"
-    is_own = is_most(node, len(unlike), len(places))
+    is_own = is_most(node, len(unlike), len(cliques))
     fail_if(unlike and is_own, message)
     concern_if(unlike and not is_own, message)
 
@@ -273,6 +273,6 @@ def require_compared(node: Node, nodes: tuple[str, ...], are_others_known: bool)
     incomplete("nodes_config.cfg was not read on any other tray of the list; expected it from all of them")
 
 
-def known_place(other: Node) -> str | None:
-    """The place of another tray; None if it is unknown."""
-    return other.run.values(FABRIC, place_of).get(other.name, {}).get(FABRIC)
+def known_clique(other: Node) -> str | None:
+    """The clique of another tray; None if it is unknown."""
+    return other.run.values(FABRIC, clique_of).get(other.name, {}).get(FABRIC)

@@ -103,13 +103,13 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
     nvlinks = nvlinks_between.of(node)
     others = [(label, other) for label, to in nvlinks.items() for other in to if gpu.label not in (label, other)]
     counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= MIN_JOINED)
-    most_common, alike = counts.most_common(1)[0] if counts else (0, 0)
+    most_common, count = counts.most_common(1)[0] if counts else (0, 0)
     fewer = {label: [other for other, links in to.items() if links < most_common] for label, to in nvlinks.items()}
     own = fewer.get(gpu.label, [])
     most = max(map(len, fewer.values()), default=0)
-    alike_in_it = sum(len(others) == most for others in fewer.values())  # of a mesh or a ring all GPUs have fewer
-    is_the_one = bool(own) and len(own) == most and 2 * alike_in_it < len(nvlinks)
-    if not is_the_one or alike <= counts.total() * node.threshold("group.majority"):
+    with_as_few = sum(len(others) == most for others in fewer.values())  # of a mesh or a ring all GPUs have fewer
+    is_the_one = bool(own) and len(own) == most and 2 * with_as_few < len(nvlinks)
+    if not is_the_one or count <= counts.total() * node.threshold("group.majority"):
         return
     to = nvlinks[gpu.label]
     may_have_none = not (any(to.values()) or node.nvlinks_due or is_of_most(gpu, node))  # as one for a display

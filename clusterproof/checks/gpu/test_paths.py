@@ -38,11 +38,11 @@ def test_gpu_paths(node: Node) -> None:
     path_by_gpu = {gpu: path for gpu, (path, _) in nearest_by_gpu.items() if path}
     if not path_by_gpu:
         not_applicable("no GPU shares the PCI bus with a network device")
-    most_common, alike = Counter(path_by_gpu.values()).most_common(1)[0]
+    most_common, count = Counter(path_by_gpu.values()).most_common(1)[0]
     nic_groups = {nics for path, nics in nearest_by_gpu.values() if path == most_common}
-    has_majority = alike > len(path_by_gpu) * node.threshold("group.majority")
+    has_majority = count > len(path_by_gpu) * node.threshold("group.majority")
     if has_majority and len(nic_groups) > 1:  # else not all GPUs can be near
-        as_most = f"expected {most_common}, as {alike} of {len(path_by_gpu)} GPUs here"
+        as_most = f"expected {most_common}, as {count} of {len(path_by_gpu)} GPUs here"
         for gpu, path in path_by_gpu.items():
             is_far = NEAREST_FIRST.index(path) > NEAREST_FIRST.index(most_common)
             concern_if(is_far, f"{gpu} has no network device nearer than {path}; {as_most}")
@@ -80,25 +80,25 @@ def test_pcie_switches(node: Node) -> None:
     if not kinds:
         require(unread)
         not_applicable("no PCIe switch above a GPU or network device is present and awake")
-    for (_, _, load), alike in kinds.items():
-        usual = usual_link(node, alike)
-        for switch in alike:
+    for (_, _, load), switches in kinds.items():
+        majority_link = link_of_most(node, switches)
+        for switch in switches:
             with part:
-                evaluate_link(switch, usual, is_busy=load == BUSY)
-    compare(node, "PCIe links of switches", usual_links)
+                evaluate_link(switch, majority_link, is_busy=load == BUSY)
+    compare(node, "PCIe links of switches", links_of_most)
     require(unread)
 
 
-def evaluate_link(switch: PciSwitch, usual: PciLink | None, *, is_busy: bool) -> None:
-    """The verdict on a switch's own link; most switches like it have the link `usual`."""
+def evaluate_link(switch: PciSwitch, majority_link: PciLink | None, *, is_busy: bool) -> None:
+    """The verdict on a switch's own link; most switches like it have the link `majority_link`."""
     link = switch.port.link
     if not link:
         require(readings(switch.port, "width", "speed")[1])
         not_applicable("the kernel reports no PCIe link of the switch")
-    able = known(lambda: switch.port.link_of_both_ends, None)
+    able = known(lambda: switch.port.supported_link, None)
     seen = f"PCIe {link} on the switch {switch.port.address}, above {', '.join(switch.gpus + switch.nics)}"
-    is_odd = bool(usual and link.is_worse_than(usual))
-    concern_if(is_odd, f"{seen}; expected {usual}, like most such switches here")
+    is_odd = bool(majority_link and link.is_worse_than(majority_link))
+    concern_if(is_odd, f"{seen}; expected {majority_link}, like most such switches here")
     is_less = bool(able and (0 < link.lanes < able.lanes or (is_busy and 0 < link.gts < able.gts)))
     concern_if(is_less and not is_odd, f"{seen}; expected {able}, which both ends support")
     require(readings(switch.port, "width", "speed")[1])
@@ -125,16 +125,16 @@ def busy_addresses(node: Node) -> frozenset[str]:
     )
 
 
-def usual_link(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
+def link_of_most(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
     """The link of most of these switches; None if no link has a majority."""
     links = Counter(link for switch in switches if (link := switch.port.link))
-    link, alike = links.most_common(1)[0] if links else (None, 0)
-    return link if alike > sum(links.values()) * node.threshold("group.majority") else None
+    link, count = links.most_common(1)[0] if links else (None, 0)
+    return link if count > sum(links.values()) * node.threshold("group.majority") else None
 
 
-def usual_links(node: Node) -> Values:
-    """The usual link of each kind of switch, as text."""
-    links = {kind: usual_link(node, switches) for kind, switches in by_kind(node).items()}
+def links_of_most(node: Node) -> Values:
+    """The link of most switches of each kind, as text."""
+    links = {kind: link_of_most(node, switches) for kind, switches in by_kind(node).items()}
     return {
         f"PCIe link of switches {model} at depth {depth} with {load} below:": str(link) if link else None
         for (model, depth, load), link in links.items()

@@ -132,22 +132,22 @@ def test_vbios_uniform(node: Node) -> None:
     Remedy (investigate): Compare with other nodes of the same type; have the odd GPU replaced if it is slow.
     """
     for model, versions in vbios_by_model(node).items():
-        usual, count = Counter(versions.values()).most_common(1)[0]
+        expected, count = Counter(versions.values()).most_common(1)[0]
         as_most, elsewhere = f"as on {count} GPUs", usual_of(node, "VBIOS", vbios_of, model, None)
         if elsewhere and elsewhere.value in versions.values():
-            usual, as_most = elsewhere.value, elsewhere.how_many
-        others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != usual)
-        deviates_if(others, node, f"VBIOS {others}; expected {usual}, {as_most}")
+            expected, as_most = elsewhere.value, elsewhere.how_many
+        others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != expected)
+        deviates_if(others, node, f"VBIOS {others}; expected {expected}, {as_most}")
 
 
 def vbios_by_model(node: Node) -> dict[str, dict[str, str]]:
     """The VBIOS version of each GPU, by model; one of unknown model counts as one of most GPUs' model."""
     names = [readings(gpu, "name")[0].get("name") for gpu in node.gpus]
-    usual = max(filter(None, names), key=names.count, default="")
+    majority_model = max(filter(None, names), key=names.count, default="")
     versions: dict[str, dict[str, str]] = {}
     for gpu, name in zip(node.gpus, names, strict=True):
         with part:
-            versions.setdefault(name or usual, {})[gpu.label] = gpu.vbios
+            versions.setdefault(name or majority_model, {})[gpu.label] = gpu.vbios
     return versions
 
 
@@ -168,11 +168,11 @@ def test_power_limit(gpu: Gpu, node: Node) -> None:
     limit_w, name = gpu.power_limit_w, readings(gpu, "name")[0].get("name")
     if name and not readings(gpu, "power_limit_default_w")[0]:
         reported = [readings(other, "name", "power_limit_w")[0] for other in node.gpus]
-        alike = Counter(reading.get("power_limit_w", 0) for reading in reported if reading.get("name") == name)
-        usual_w, count = alike.most_common(1)[0]
-        is_less = limit_w < usual_w and 2 * count > alike.total()
+        counts = Counter(reading.get("power_limit_w", 0) for reading in reported if reading.get("name") == name)
+        most_common_w, count = counts.most_common(1)[0]
+        is_less = limit_w < most_common_w and 2 * count > counts.total()
         with part:
-            concern_if(is_less, f"power limit is {limit_w:g} W; expected {usual_w:g} W, as on {count} GPUs here")
+            concern_if(is_less, f"power limit is {limit_w:g} W; expected {most_common_w:g} W, as on {count} GPUs here")
     default_w = gpu.power_limit_default_w
     limit, default = format_pair(limit_w, default_w)
     concern_if(limit_w < default_w, f"power limit is {limit} W; expected {default} W")

@@ -105,6 +105,6 @@ def logged_per_day(events: Iterable[HardwareError], node: Node) -> tuple[float, 
     for event in events:
         if event.is_corrected and not event.is_of_previous_boot:
             counts[event.source] += event.count * event.lines
-            locations[event.place] += event.count * event.lines
+            locations[event.location] += event.count * event.lines
     named = [location for location, count in locations.most_common() if location and count]
     return (max(counts.values()) / logged_days(node), named) if counts else (0.0, [])

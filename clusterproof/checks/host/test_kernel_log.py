@@ -49,10 +49,10 @@ def test_no_oom_kill(node: Node) -> None:
     """
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
     failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
-    of_node = [event for event in kills if not event.group]
+    system_wide = [event for event in kills if not event.group]
     most = node.threshold("kernel_log.costly_order")
     promised = [event for event in failures if event.order is not None and event.order <= most]
-    seen = [*with_counts(of_node, _killed, node), *with_counts(promised, _failed, node)]
+    seen = [*with_counts(system_wide, _killed, node), *with_counts(promised, _failed, node)]
     fail_by_log(node, seen, f"{joined(seen)}; expected no process killed for lack of memory, and no failed allocation")
     report(node, "host.no_oom_kill", "enough memory and open files for every process")
     of_groups = [event for event in kills if event.group]
@@ -86,13 +86,13 @@ def test_pcie_aer(node: Node) -> None:
     detailed = grouped((event for event in errors if event.layer), device)
     events = announced | detailed  # the port above and the device itself report the same error
     fatal = with_counts(
-        (event for alike in events.values() for event in alike if event.severity == "fatal"), device, node
+        (event for group in events.values() for event in group if event.severity == "fatal"), device, node
     )
     fail_by_log(node, fatal, f"{joined(fatal)}; expected no fatal error")
     report(node, "host.pcie_aer", "every device present, and within its own memory")
     limit = node.threshold("pcie.correctable_concern")
     concerns = [
-        event for alike in events.values() for event in alike if event.severity == "nonfatal" or total(alike) > limit
+        event for group in events.values() for event in group if event.severity == "nonfatal" or total(group) > limit
     ]
     seen = joined(with_counts(concerns, device, node))
     concern_if(concerns, f"{seen}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")

@@ -103,11 +103,15 @@ def test_memory_uniform(node: Node) -> None:
     reporting, least = sum(counts.values()) if counts else 0, int(node.threshold("group.compared_nodes"))
     if not counts or reporting < least:
         not_applicable(f"{reporting or 'none'} of its group reported it; {least} are needed to compare")
-    usual, alike = max(counts.items(), key=lambda row: (row[1], float(row[0])))  # of two nodes the one that has more
-    is_usual = _memory_gib(node)["memory"] == usual
-    if not is_usual and total_gib < float(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
-        has, most = format_pair(total_gib, float(usual))
-        concern(f"{has} GiB; expected {most} GiB, as on {alike} of {reporting} nodes")
+    majority_value, count = max(
+        counts.items(), key=lambda row: (row[1], float(row[0]))
+    )  # of two nodes the one that has more
+    has_majority_value = _memory_gib(node)["memory"] == majority_value
+    if not has_majority_value and total_gib < float(majority_value) * (
+        1 - node.threshold("memory.differs_concern_percent") / 100
+    ):
+        has, most = format_pair(total_gib, float(majority_value))
+        concern(f"{has} GiB; expected {most} GiB, as on {count} of {reporting} nodes")
 
 
 def _memory_gib(node: Node) -> dict[str, str]:

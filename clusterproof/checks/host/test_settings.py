@@ -8,7 +8,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, n
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import at_least_one, each, known, readings
 from clusterproof.plugins.evidence.group import Values, describe, differences
-from clusterproof.plugins.evidence.host.facts import newer
+from clusterproof.plugins.evidence.host.facts import newest_installed
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 
@@ -127,7 +127,7 @@ def test_kernel_running_is_installed(node: Node) -> None:
         not_applicable("no kernel is installed here, as in a container")
     is_bare = with_modules and kernel.running not in with_modules
     concern_if(is_bare, f"{kernel.running} is running, but its modules are gone; expected them in /lib/modules")
-    waiting = newer(kernel.running, images or with_modules)
+    waiting = newest_installed(kernel.running, images or with_modules)
     concern_if(waiting, f"{kernel.running} is running, but {waiting} is installed; expected the newest to run")
 
 

@@ -67,8 +67,8 @@ def test_d_state(node: Node) -> None:
     long = [process for process, s in dated if (s or 0) > limit_s]
     hung = _waiting(process for process in long if process.waits_for in HUNG)
     more = known(lambda: node.blocked_alike, 0)
-    alike = f", and {more} more like these" if more else ""
-    fail_if(hung, f"in state D: {hung}{alike}; expected none for longer than {limit_s:.0f} s")
+    unlisted = f", and {more} more like these" if more else ""
+    fail_if(hung, f"in state D: {hung}{unlisted}; expected none for longer than {limit_s:.0f} s")
     others = _waiting(process for process in long if process.waits_for not in HUNG)
     concern_if(others, f"in state D, outside any known driver or file system: {others}; expected none")
     ages = each((process for process, s in dated if s is None), lambda process: (process, process.age_s))

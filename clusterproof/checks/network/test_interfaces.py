@@ -59,13 +59,16 @@ def test_mtu(node: Node) -> None:
     if not used:
         not_applicable("no network interface is up")
     jumbo = int(node.threshold("interface.jumbo_mtu"))
-    usual_mtus = _usual_mtus(node)
+    majority_mtus = _majority_mtus(node)
     for interface in used:
         with part:
-            seen, usual = f"the MTU of {interface.label} is {interface.mtu}", usual_mtus.get(interface.driver, 0)
+            seen, majority_mtu = (
+                f"the MTU of {interface.label} is {interface.mtu}",
+                majority_mtus.get(interface.driver, 0),
+            )
             concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
-            is_odd = usual not in (0, interface.mtu) and not _is_usual_mtu(node, interface)
-            concern_if(is_odd, f"{seen}; expected {usual}, like most {interface.driver} interfaces here")
+            is_odd = majority_mtu not in (0, interface.mtu) and not _has_majority_mtu(node, interface)
+            concern_if(is_odd, f"{seen}; expected {majority_mtu}, like most {interface.driver} interfaces here")
     elsewhere = differing(node, MTUS, _mtus)
     concern_if(elsewhere, describe(elsewhere))
 
@@ -144,7 +147,7 @@ HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
 }
 
 
-def _usual_mtus(node: Node) -> Mapping[str, int]:
+def _majority_mtus(node: Node) -> Mapping[str, int]:
     """The MTU of most interfaces of each driver that are up; none if no MTU has a majority."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
     for interface in node.interfaces:
@@ -153,13 +156,13 @@ def _usual_mtus(node: Node) -> Mapping[str, int]:
             sizes[reading["driver"]][reading["mtu"]] += 1
     most = {driver: (*counts.most_common(1)[0], counts.total()) for driver, counts in sizes.items()}
     majority = node.threshold("group.majority")
-    return {driver: mtu for driver, (mtu, alike, of) in most.items() if alike > of * majority}
+    return {driver: mtu for driver, (mtu, count, of) in most.items() if count > of * majority}
 
 
-def _is_usual_mtu(node: Node, interface: Interface) -> bool:
+def _has_majority_mtu(node: Node, interface: Interface) -> bool:
     """Whether most nodes of the group, including others than this, have this interface at this MTU, as for storage."""
-    usual = usual_of(node, MTUS, _mtus, _mtu_of(interface.label), None)
-    return usual is not None and usual.value == str(interface.mtu)
+    majority = usual_of(node, MTUS, _mtus, _mtu_of(interface.label), None)
+    return majority is not None and majority.value == str(interface.mtu)
 
 
 GBIT = 1000

@@ -107,8 +107,8 @@ def is_of_virtual_functions(group: Group[Node]) -> bool:
         {name: value for name, value in values.items() if name.startswith(GID)}
         for values in group.values(IN_GROUP, of_ports).values()
     ]
-    is_alike = 1 < len(gids) == len(group.nodes) and all(node_gids == gids[0] for node_gids in gids)
-    return is_alike and all(map(has_virtual_functions, group.nodes))
+    has_same_gids = 1 < len(gids) == len(group.nodes) and all(node_gids == gids[0] for node_gids in gids)
+    return has_same_gids and all(map(has_virtual_functions, group.nodes))
 
 
 def has_virtual_functions(node: Node) -> bool:
@@ -134,21 +134,21 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
             kinds.setdefault(kind, {})[f"{what} of {label}"] = value
     odd: list[str] = []
     for kind, values in kinds.items():
-        most_common, alike = Counter(values.values()).most_common(1)[0]
-        if alike > len(values) * node.threshold("group.majority"):
-            as_most = f"expected {most_common or 'none'}, like {alike} of {len(values)} such ports"
+        most_common, count = Counter(values.values()).most_common(1)[0]
+        if count > len(values) * node.threshold("group.majority"):
+            as_most = f"expected {most_common or 'none'}, like {count} of {len(values)} such ports"
             as_most += ", unless it is another card" if kind == ANY_CARD else ""
             unlike = {name: value or UNSET for name, value in values.items() if value != most_common}
             for name, value in unlike.items():
-                concern_if(not is_usual_in_group(node, name, value), f"{name} is {value}; {as_most}")
+                concern_if(not has_majority_in_group(node, name, value), f"{name} is {value}; {as_most}")
             odd += unlike
     return odd
 
 
-def is_usual_in_group(node: Node, name: str, value: str) -> bool:
+def has_majority_in_group(node: Node, name: str, value: str) -> bool:
     """Whether most nodes of the group, including others than this, have this setting on this port."""
-    usual = usual_of(node, IN_GROUP, of_ports, name, None)
-    return usual is not None and usual.value == value
+    majority = usual_of(node, IN_GROUP, of_ports, name, None)
+    return majority is not None and majority.value == value
 
 
 def active_ports(node: Node) -> list[RocePort]:

@@ -34,7 +34,7 @@ def test_nic_link(node: Node) -> None:
         not_applicable("the kernel reports no PCIe link for any network device here")
     for nic in nics:
         with part:
-            majority, able = _majority(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
+            majority, able = _majority(node, nic), known(lambda: nic.supported_link, None)  # noqa: B023 - called at once
             is_worse = bool(majority and nic.link and nic.link.is_worse_than(majority))
             is_less = bool(able and nic.link and nic.link.is_worse_than(able))
             seen = f"PCIe {nic.link} on {nic.address}; expected"
@@ -82,9 +82,9 @@ def _known_nics(node: Node) -> list[PciDevice]:
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:
     """Whether a link that could be better is no fault: it is as on most nodes, suspended, or an emulated port's."""
-    usual = usual_of(node, LINKS, _links, f"PCIe link of {nic.address}")
+    majority = usual_of(node, LINKS, _links, f"PCIe link of {nic.address}")
     is_emulated = (readings(nic, "port_width_max")[0].get("port_width_max") or 0) > MAX_LANES
-    return nic.is_asleep or is_emulated or (usual is not None and usual.value == str(nic.link))
+    return nic.is_asleep or is_emulated or (majority is not None and majority.value == str(nic.link))
 
 
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
@@ -98,8 +98,8 @@ def _majority(node: Node, nic: PciDevice) -> PciLink | None:
     if not nic.link:
         return None
     links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
-    most_common, alike = links.most_common(1)[0]
-    return most_common if alike > sum(links.values()) * node.threshold("group.majority") else None
+    most_common, count = links.most_common(1)[0]
+    return most_common if count > sum(links.values()) * node.threshold("group.majority") else None
 
 
 LINKS = "PCIe links of network devices"

@@ -43,13 +43,13 @@ def test_device_count(node: Node) -> None:
     if not (expected or count):
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
     with part:
-        evaluate_alike(node)
+        evaluate_among_devices(node)
     if count < expected and has_just_booted(node):
         incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
 
 
-def evaluate_alike(node: Node) -> None:
+def evaluate_among_devices(node: Node) -> None:
     """Fail for each device with fewer cores than another; a concern if models differ, or a serial is shared."""
     devices = readings(node, "neuron_devices")[0].get("neuron_devices", ())
     known_of = [readings(device, "index", "cores", "model", "serial")[0] for device in devices]

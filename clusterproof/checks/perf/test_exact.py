@@ -84,8 +84,8 @@ def test_cpu_exact(node: Node) -> None:
     with part:
         if cores.without_torch:
             incomplete(f"vector units not tested: {cores.without_torch[:200]}; expected a Python with PyTorch")
-    gaps = each(cores.types, lambda kind: (kind.gap, kind.type))
-    say_untested({gap: [] for gap in gaps if gap[0]}, "core")
+    untested = each(cores.types, lambda kind: (kind.gap, kind.type))
+    say_untested({gap: [] for gap in untested if gap[0]}, "core")
     if not cores.types:
         incomplete("no core computed anything; expected products of every type")
 
@@ -229,8 +229,8 @@ def say_software(steps: list[Steps], others: Ballot) -> None:
     """A concern if results differ in a way that no single GPU explains."""
     differing: dict[str, list[int]] = {}
     for gpu_steps in steps:
-        alike, count = others.count(gpu_steps)
-        counted = f"{alike} of {count} GPUs of one kind, driver and library have this result"
+        agreeing, count = others.count(gpu_steps)
+        counted = f"{agreeing} of {count} GPUs of one kind, driver and library have this result"
         message = {
             Opinion.SOFTWARE: f"{counted}, others another: differs by software, no GPU is named",
             Opinion.EITHER: f"{counted}, most another, but none beside it on its node: its software or the GPU",
@@ -238,7 +238,7 @@ def say_software(steps: list[Steps], others: Ballot) -> None:
         if message:
             differing.setdefault(f"{gpu_steps.type}: {message}", []).append(gpu_steps.gpu)
         if not gpu_steps.is_steady and not others.is_unsteady_alone(gpu_steps):
-            where = f"on {others.unsteady[gpu_steps.alike]} of {count} GPUs"
+            where = f"on {others.unsteady[gpu_steps.configuration]} of {count} GPUs"
             message = f"other results when steps are repeated, {where}: its software or the GPU"
             differing.setdefault(f"{gpu_steps.type}: {message}", []).append(gpu_steps.gpu)
     for message, gpus in differing.items():
@@ -251,9 +251,9 @@ def say_unknown(steps: list[Steps], others: Ballot) -> None:
     alone: dict[str, list[int]] = {}
     for gpu_steps in steps:
         if others.of(gpu_steps) is Opinion.UNKNOWN:
-            alone.setdefault(gpu_steps.alike, []).append(gpu_steps.gpu)
-    for alike, gpus in alone.items():
+            alone.setdefault(gpu_steps.configuration, []).append(gpu_steps.gpu)
+    for kind, gpus in alone.items():
         with part:
             incomplete(
-                f"GPU {listed(map(str, gpus))}: no majority among GPUs like it ({alike[:300]}); expected three at least"
+                f"GPU {listed(map(str, gpus))}: no majority among GPUs like it ({kind[:300]}); expected three at least"
             )

@@ -21,7 +21,7 @@ NCCL_TESTS, EXACT = "nccl-tests", "exact"
 MIN_PARTNERS = 2  # that a node must have been measured with before it passes
 
 
-def of_node(node: Node) -> str:
+def slowest_command(node: Node) -> str:
     """The command of the node's slowest measurement."""
     return _of_first(node, lambda measurement: measurement.reading.busbw_gb_per_s or 0.0)
 
@@ -56,7 +56,7 @@ def of_pair(pair: MeasuredPair | NoPairs) -> str:
     return next(filter(None, commands), pair.campaign.by_hand("A", "B"))
 
 
-@by_hand(of_node)
+@by_hand(slowest_command)
 @evidence("mpirun -np 16 --host NODE:8,GOOD_NODE:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
 def test_not_a_straggler(node: Node) -> None:
     """Node bandwidth across partners.

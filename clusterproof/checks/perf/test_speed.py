@@ -38,8 +38,8 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
-    beside = compared_gpus(node, node.gpu_bandwidth.speeds)
-    for behind in shortfalls(node, copies, beside):
+    compared_with = compared_gpus(node, node.gpu_bandwidth.speeds)
+    for behind in shortfalls(node, copies, compared_with):
         report_slower(node, behind, "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
@@ -51,7 +51,7 @@ def test_gpu_bandwidth(node: Node) -> None:
         if speed < (limits[direction] or 0.0)
     ]
     concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")
-    require_comparison(node, copies, "GB/s", beside, has_limit=any(limits.values()))
+    require_comparison(node, copies, "GB/s", compared_with, has_limit=any(limits.values()))
 
 
 def copies(node: Node) -> Mapping[str, Speeds]:

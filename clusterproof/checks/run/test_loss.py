@@ -29,17 +29,17 @@ def test_loss_finite(run: TrainingRun) -> None:
     without that batch. If the same step succeeds on other nodes, a GPU computes wrong results: run dcgmi diag -r 3.
     """
     losses = run.data.losses
-    for message in alike(losses.never_again, never_again):
+    for message in by_message(losses.never_again, never_again):
         fail_if(message, f"{message}; expected a number")
-    for message in alike(losses.for_a_while, for_a_while):
+    for message in by_message(losses.for_a_while, for_a_while):
         concern_if(message, f"{message}, then a number again; expected a number in each")
-    for message in alike(
+    for message in by_message(
         losses.without_norm, lambda norm: f"the norm of the gradients is {norm.word} from {norm.since} on"
     ):
         concern_if(message, f"{message}; expected a number")
-    for message in alike(losses.skipping, skipping):
+    for message in by_message(losses.skipping, skipping):
         concern_if(message, f"{message}; expected steps that change the weights")
-    for message in alike(losses.unclear, unclear):
+    for message in by_message(losses.unclear, unclear):
         incomplete(message)
     _ = run.losses
 
@@ -78,7 +78,7 @@ def test_loss_spikes(run: TrainingRun) -> None:
         )
 
 
-def alike(series_by_name: Iterable[tuple[str, LossSeries]], describe: Callable[[LossSeries], str]) -> list[str]:
+def by_message(series_by_name: Iterable[tuple[str, LossSeries]], describe: Callable[[LossSeries], str]) -> list[str]:
     """One line for all with the same message: `rank 0 and 7 more: the loss is nan …`."""
     names: dict[str, list[str]] = {}
     for name, series in series_by_name:

@@ -134,7 +134,7 @@ def test_work_uneven(run: TrainingRun) -> None:
     clusterproof watch --record, tell which it is. If most ranks are slow, compare the clocks of their GPUs. A replica
     that is slow in every stage may also be on a slow node.
     """
-    swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
+    swing, most = run.median_swing, run.threshold("run.work_uneven_concern")
     least = run.threshold("run.slow_rank_concern")
     busy = [
         f"data-parallel rank {replica} computes {ratio:.2f} times as long"
@@ -160,7 +160,7 @@ def fast_ranks(run: TrainingRun) -> list[RankPace]:
     If work varies from step to step, nothing is certain.
     """
     most, errors = run.threshold("run.slow_rank_fail"), run.threshold("run.certain_errors")
-    if run.usual_swing >= run.threshold("run.work_swing_strict"):
+    if run.median_swing >= run.threshold("run.work_swing_strict"):
         return []
     for stage in sorted({pace.position.stage for pace in run.paces.values()}):
         paces = [pace for pace in run.paces.values() if pace.position.stage == stage]

@@ -107,7 +107,7 @@ def test_version_compat(node: Node) -> None:
             rule(node)
 
 
-def here(node: Node, component: str) -> str:
+def installed_version(node: Node, component: str) -> str:
     """A component's version. Raises NotApplicable if the node does not have it, Incomplete if it is unread."""
     installed = node.software.version(component)
     if installed is None:
@@ -133,14 +133,14 @@ def numbers(release: str) -> tuple[int, ...]:
 
 def driver_and_libcuda(node: Node) -> None:
     """Compare the driver in the kernel with the one that programs load."""
-    driver, library = here(node, "driver"), here(node, "libcuda")
+    driver, library = installed_version(node, "driver"), installed_version(node, "libcuda")
     differ = numbers(driver) != numbers(library) and COMPAT_FOLDER not in node.software.source("libcuda")
     assert not differ, f"the driver in the kernel is {driver} and libcuda is {library}; expected one version"
 
 
 def driver_and_cuda(node: Node) -> None:
     """Compare the driver with the CUDA toolkit in use."""
-    driver, cuda = here(node, "driver"), here(node, "cuda")
+    driver, cuda = installed_version(node, "driver"), installed_version(node, "cuda")
     least, own = compatibility.oldest_driver(numbers(cuda)[:1]), compatibility.own_driver(numbers(cuda)[:2])
     seen = f"CUDA {cuda} with driver {driver}"
     if least and older(driver, least):
@@ -153,7 +153,7 @@ def driver_and_cuda(node: Node) -> None:
 
 def driver_and_toolkits(node: Node) -> None:
     """Compare the driver with the other CUDA toolkits, which users may choose."""
-    driver = here(node, "driver")
+    driver = installed_version(node, "driver")
     for cuda in node.software.toolkits:
         with part:
             least = compatibility.oldest_driver(numbers(cuda)[:1])
@@ -163,7 +163,7 @@ def driver_and_toolkits(node: Node) -> None:
 
 def installer_and_plugin(node: Node) -> None:
     """Compare EFA's installer with NCCL's plug-in for it."""
-    installer, plugin = here(node, "efa_installer"), here(node, "aws_ofi_nccl")
+    installer, plugin = installed_version(node, "efa_installer"), installed_version(node, "aws_ofi_nccl")
     least = compatibility.oldest_plugin(numbers(installer))
     seen = f"EFA installer {installer} with aws-ofi-nccl {plugin}"
     assert not least or not older(plugin, least), f"{seen}; expected aws-ofi-nccl {least} or newer"
@@ -171,7 +171,7 @@ def installer_and_plugin(node: Node) -> None:
 
 def kernel_module(node: Node) -> None:
     """Compare the GPU model with the kernel module: open or proprietary."""
-    model, driver = gpu_model(node), known(lambda: f" {here(node, 'driver')}", "")
+    model, driver = gpu_model(node), known(lambda: f" {installed_version(node, 'driver')}", "")
     if not compatibility.kernel_module_needed(model):
         not_applicable(f"{model or 'this'} GPUs work with either kernel module")
     if not node.nvidia_taint:
@@ -187,7 +187,7 @@ def driver_and_fabric_manager(node: Node) -> None:
         not_applicable("fabric manager is not known, or compared with the driver that NVML names")
     if not node.of_type("nvswitch"):
         not_applicable(f"{node.type_name or 'this node'} needs no fabric manager on the node")
-    driver = here(node, "driver")
+    driver = installed_version(node, "driver")
     assert manager == driver, f"fabric manager {manager} with driver {driver}; expected the same version"
 
 

@@ -143,13 +143,13 @@ def _loads(metrics: Sequence[Metric], limit: float, catalog: Catalog) -> tuple[l
     loads: list[tuple[str, Period]] = []
     rest: list[Metric] = []
     for _, group in groupby(metrics, key=lambda pair: pair[0].metric):
-        alike = list(group)
-        hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit, catalog))]
+        of_metric = list(group)
+        hot = [(period, _name(series)) for series, points in of_metric if (period := sustained(points, limit, catalog))]
         worst, name = max(hot, key=lambda pair: pair[0].mean, default=(None, ""))
         if worst:
             loads.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
         else:
-            rest += alike
+            rest += of_metric
     return sorted(loads, key=lambda load: -load[1].mean), rest
 
 

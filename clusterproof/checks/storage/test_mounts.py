@@ -22,10 +22,10 @@ from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import (
+    comparable,
     entry_of,
     is_network,
     is_read_only,
-    mounted_alike,
     options_of,
     written_to,
 )
@@ -201,13 +201,13 @@ def test_mount_uniform(node: Node) -> None:
     Remedy (fix configuration): Compare /etc/fstab and the lifecycle script's log with another node's, and mount the
     file system in the same way.
     """
-    different = differences(node, "mounts", _mounted_alike, absent=None)
+    different = differences(node, "mounts", _comparable_mounts, absent=None)
     concern_if(different, describe(different))
 
 
-def _mounted_alike(node: Node) -> Values:
+def _comparable_mounts(node: Node) -> Values:
     values: dict[str, str | None] = {}
-    for mount in each(node.mounts, mounted_alike):
+    for mount in each(node.mounts, comparable):
         values |= mount
     return values
 

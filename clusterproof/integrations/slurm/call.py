@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.integrations.slurm.drains import Drain, release, remember
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job
-from clusterproof.integrations.slurm.records import CRITICAL, ERROR, INFO, WARNING, Log, why_it_stays, why_no_drain
+from clusterproof.integrations.slurm.records import CRITICAL, ERROR, INFO, WARNING, Log, why_no_drain, why_not_resumed
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import (
@@ -207,7 +207,7 @@ def end(call: Call, drain: Drain | None) -> None:
         leave(0)
     call.advance(drain.begins, drain.ends)
     call.log(f"drains: {drain.reason}", ERROR)
-    why_kept = why_it_stays(call.state)
+    why_kept = why_not_resumed(call.state)
     if why_kept and call.settings.health_check.resume:
         call.log(f"only an administrator will resume it: {why_kept}", WARNING)
     if call.occasion == "prolog" and call.job.id:

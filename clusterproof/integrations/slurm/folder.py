@@ -60,10 +60,10 @@ FOLDERS = ("drained", "jobs")
 
 @record
 class Folder:
-    """One folder. Only `write` and `lock` raise: OSError. `keeps_room` reserves space for records on a full disk."""
+    """One folder. Only `write` and `lock` raise: OSError. With `reserves_space` it has spare files for a full disk."""
 
     path: str
-    keeps_room: bool = False
+    reserves_space: bool = False
 
     def prepare(self) -> str:
         """Create the folder, for root alone; returns why it cannot be used, else empty."""
@@ -75,8 +75,8 @@ class Folder:
             why = distrust(self.path)
         except OSError as problem:
             return f"{self.path}: {problem.strerror}"
-        if self.keeps_room and not why:
-            self._keep_room()
+        if self.reserves_space and not why:
+            self._reserve_space()
         return why
 
     def lock(self, name: str) -> int:
@@ -107,7 +107,7 @@ class Folder:
         try:
             self.write(name, record)
         except OSError as problem:
-            if problem.errno not in FULL or not self._write_in_room(self._file(name), json.dumps(record).encode()):
+            if problem.errno not in FULL or not self._write_in_reserved(self._file(name), json.dumps(record).encode()):
                 raise
 
     def write_bytes(self, name: str, content: bytes) -> None:
@@ -126,7 +126,7 @@ class Folder:
                 os.unlink(new)
             raise
 
-    def _keep_room(self) -> None:
+    def _reserve_space(self) -> None:
         """Create what a full disk would not allow: the folders, and spare files as large as a record."""
         with contextlib.suppress(OSError):
             for name in FOLDERS:
@@ -136,19 +136,19 @@ class Folder:
                     with os.fdopen(opened(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                         file.write(b" " * SPARE_BYTES)
 
-    def _write_in_room(self, file: str, content: bytes) -> bool:
+    def _write_in_reserved(self, file: str, content: bytes) -> bool:
         """Write into a spare file, which becomes the record; whether there was one."""
         for spare in self._spares() if len(content) <= SPARE_BYTES else ():
             with contextlib.suppress(OSError), os.fdopen(opened(spare, os.O_WRONLY), "wb") as kept:
                 kept.write(content.ljust(SPARE_BYTES))
                 kept.flush()
                 os.replace(spare, file)
-                self._keep_room()  # reuses the replaced record
+                self._reserve_space()  # reuses the replaced record
                 return True
         return False
 
     def _spares(self) -> tuple[str, ...]:
-        return tuple(f"{self.path}/.spare.{number}" for number in range(SPARES)) if self.keeps_room else ()
+        return tuple(f"{self.path}/.spare.{number}" for number in range(SPARES)) if self.reserves_space else ()
 
     def forget(self, name: str) -> None:
         """Remove a record."""

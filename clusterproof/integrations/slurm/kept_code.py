@@ -55,8 +55,8 @@ class KeptCode:
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module's code."""
-        module.__file__, _, _, begins, ends = self._index[module.__name__]
-        exec(marshal.loads(self._code[begins:ends]), vars(module))  # noqa: S102, S302 - our own, from a folder of root's
+        module.__file__, _, _, start, end = self._index[module.__name__]
+        exec(marshal.loads(self._code[start:end]), vars(module))  # noqa: S102, S302 - our own, from a folder of root's
 
 
 def version_of(file: str) -> Version:

@@ -51,7 +51,7 @@ def leave_for_scripts(call: Call, run: CheckRun, name: str, of_job: Mapping[str,
         sys.executable,
         f"{call.settings.deadline_s} {int(at * 100)} {int((at + fresh_s) * 100)} {is_fine}",
         json.dumps(of_job),
-        *map(_shown, (*files_of(call.settings), FILE, f"{call.state.place_of(name)}/{name}.json")),
+        *map(_shown, (*files_of(call.settings), FILE, f"{call.state.newest_folder(name)}/{name}.json")),
     ]
     call.state.leave(call.occasion, "".join(f"{line}\n" for line in lines).encode())
 

@@ -134,7 +134,7 @@ def log_unevaluated(state: State, run: CheckRun, log: Callable[[str, int], None]
     return new if new != last else None
 
 
-def why_it_stays(state: State) -> str:
+def why_not_resumed(state: State) -> str:
     """Why a node that is drained now would stay so even if fixed; empty if a health check will resume it."""
     last = state.read(UNEVALUATED)
     if not last:

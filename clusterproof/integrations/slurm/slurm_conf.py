@@ -55,7 +55,7 @@ def lines_of(name: str, report: SlurmReport, settings: Settings) -> Iterator[Ins
         yield to_fix(f"{report.problem}; expected slurmctld's answer", "slurmctld")
         return
     yield fine(f"{report.config.get('SLURM_VERSION', 'of an unknown version')} answers", "slurmctld")
-    yield from _of_node(name, report)
+    yield from _lines_of_node(name, report)
     named = [keyword for keyword in SCRIPTS if names_ours(report.config, keyword)]
     for keyword in SCRIPTS:
         yield from _of_script(keyword, report.config, is_any=bool(named))
@@ -89,7 +89,7 @@ def names_ours(config: Mapping[str, str], keyword: str) -> bool:
     return any(_calls(file, SCRIPTS[keyword]) for file in _files(config, keyword))
 
 
-def _of_node(name: str, report: SlurmReport) -> Iterator[InstallationLine]:
+def _lines_of_node(name: str, report: SlurmReport) -> Iterator[InstallationLine]:
     user = report.config.get("SlurmdUser", "root")
     if user.partition("(")[0] != "root":
         yield to_fix(f"SlurmdUser is {user}; expected root, who may read the node and drain it", "scripts")

@@ -36,7 +36,7 @@ class State:
 
     @property
     def _in_run(self) -> Folder | None:
-        return Folder(self.runtime_folder, keeps_room=True) if self.runtime_folder else None
+        return Folder(self.runtime_folder, reserves_space=True) if self.runtime_folder else None
 
     @property
     def _folders(self) -> tuple[Folder, ...]:
@@ -122,7 +122,7 @@ class State:
             raise failed
         return failed.strerror or "" if failed else ""
 
-    def place_of(self, name: str) -> str:
+    def newest_folder(self, name: str) -> str:
         """The folder with the newest version of a record."""
         in_run = self._in_run
         return self.runtime_folder if in_run and in_run.read(name) else self.folder

@@ -36,14 +36,14 @@ OF_MODEL = ", PCI device "
 
 @record
 class UnitSpeed:
-    """The speed of a node or one of its GPUs, above 0. `model` and `way` distinguish GPUs, where needed."""
+    """The speed of a node or one of its GPUs, above 0. `model` and `path` distinguish GPUs, where needed."""
 
     measurement: str
     what: str  # name of the measurement
     device: str  # empty: the node itself
     speed: float
     model: str = ""
-    way: str = ""  # path to the other GPUs
+    path: str = ""  # to the other GPUs
 
     @property
     def of_model(self) -> str:
@@ -173,8 +173,8 @@ def _speeds(node: Node) -> Iterator[UnitSpeed]:
 
 def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[UnitSpeed]:
     models, ways = by_model(node, by_device), topology_of(node, what, by_device)
-    for model, alike in models.items():
-        for device, speed in alike.items():
+    for model, speeds in models.items():
+        for device, speed in speeds.items():
             yield UnitSpeed(name, what, device, speed, model if len(models) > 1 else "", ways.get(device, ""))
 
 

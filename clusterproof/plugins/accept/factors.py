@@ -54,7 +54,7 @@ def shifts_of(
     return tuple(shifts.values())
 
 
-def of_node(levels: Sequence[str], shifts: Sequence[Shift]) -> Iterator[Shift]:
+def shifts_for(levels: Sequence[str], shifts: Sequence[Shift]) -> Iterator[Shift]:
     """The shifts of a node with these levels."""
     return (shift for shift in shifts if shift.levels[0] in levels)
 

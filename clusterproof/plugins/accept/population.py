@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, exp, inf, log, pi, sqrt
 
-from clusterproof.plugins.accept.factors import MIN_NODES, Shift, of_node, shifts_of
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, shifts_for, shifts_of
 from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, MIN_SIGMA
 from clusterproof.plugins.benchmarks.pairwise.normal import Tails, tails
 from clusterproof.plugins.catalog import acceptance
@@ -81,7 +81,7 @@ class Reference:
 
         If that is so slow that it is bad, the usual speed of all: a bad rack does not excuse its nodes.
         """
-        own = [*of_node(levels, self.shifts)]
+        own = [*shifts_for(levels, self.shifts)]
         by = sum(shift.by for shift in own)
         if not own or by <= -effect or self.centre == floor:
             return self
@@ -116,7 +116,9 @@ def reference_of(
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
     shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
-    shifted = [x - sum(shift.by for shift in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
+    shifted = [
+        x - sum(shift.by for shift in shifts_for(levels.get(node, ()), shifts)) for (node, _), x in middles.items()
+    ]
     overall = spread_above(shifted)
     between = sqrt(max(0.0, overall**2 - (_MEDIAN * sigma) ** 2 / often))
     error = _MEDIAN * max(overall, sigma / sqrt(often)) / sqrt(len(nodes))
@@ -128,10 +130,10 @@ def reference_of(
 
 def of_nodes(middles: Mapping[Unit, float]) -> dict[str, float]:
     """The median of the units of each node."""
-    of_node: dict[str, list[float]] = {}
+    medians_of_units: dict[str, list[float]] = {}
     for (node, _), x in middles.items():
-        of_node.setdefault(node, []).append(x)
-    return {node: median(own) for node, own in of_node.items()}
+        medians_of_units.setdefault(node, []).append(x)
+    return {node: median(own) for node, own in medians_of_units.items()}
 
 
 def by_unit(runs: Mapping[int, Values]) -> dict[Unit, dict[int, float]]:

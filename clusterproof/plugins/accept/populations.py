@@ -45,7 +45,7 @@ class Populations:
                 self._apart[whole].add(key)
                 self._nodes[whole].add(node)
                 self._nodes[whole[:2]].add(node)
-                if UNKNOWN_WAYS in speed.way:
+                if UNKNOWN_WAYS in speed.path:
                     in_doubt[key].add((node, speed.device))
         tries = max((len(of.speeds) for of in seen.values()), default=1)
         for key, of_key in values.items():
@@ -57,19 +57,19 @@ class Populations:
             self.by_key[key].add(number, of_key)
 
     def _key(self, kind: str, speed: UnitSpeed) -> Key:
-        own = kind, speed.measurement, f"{speed.of_model}, {speed.way}" if speed.way else speed.of_model
+        own = kind, speed.measurement, f"{speed.of_model}, {speed.path}" if speed.path else speed.of_model
         return self._joined.get(own, own)
 
     def learn(self) -> None:
         """Decide what is usual where that is still open and enough was measured."""
         for whole, keys in self._apart.items():
-            alike = as_fast({key: self.by_key[key] for key in keys})
-            if alike:
-                of_all = joined([self.by_key.pop(key) for key in alike])
-                due = min(alike) if whole in keys - alike else whole
+            joinable = as_fast({key: self.by_key[key] for key in keys})
+            if joinable:
+                of_all = joined([self.by_key.pop(key) for key in joinable])
+                due = min(joinable) if whole in keys - joinable else whole
                 self.by_key[due] = of_all
-                self._apart[whole] = (keys - alike) | {due}
-                self._joined |= dict.fromkeys(alike, due)
+                self._apart[whole] = (keys - joinable) | {due}
+                self._joined |= dict.fromkeys(joinable, due)
         for population in self.by_key.values():
             population.learn()
 
@@ -86,7 +86,7 @@ class Populations:
             if name not in WITHOUT_GPU:
                 population.forget(node, {*devices, ""})
 
-    def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
+    def judged_populations(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
         """The decisions on a node's units: for the measurements that most nodes of its kind have, and for the node
         itself.
 
@@ -104,7 +104,7 @@ class Populations:
             for key, population in own.items():
                 is_due = population.nodes[node] - judged if whole in common else whole[1] not in known
                 if population.reference or is_due:
-                    yield key, population, population.of_node(node)
+                    yield key, population, population.judged_units(node)
             if whole in common and not own:
                 yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 
@@ -125,7 +125,7 @@ class Populations:
 
     def decisions_on(self, node: str) -> set[Decision]:
         """Decisions on a node in comparison with others: while some are open, another run may decide."""
-        return {judged.decision for population in self.by_key.values() for judged in population.of_node(node)}
+        return {judged.decision for population in self.by_key.values() for judged in population.judged_units(node)}
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
         """By node, the checks that measured slow devices, and how slow they are, as text."""

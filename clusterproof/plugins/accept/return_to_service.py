@@ -58,18 +58,18 @@ class ReturnStep:
     """One `clusterproof check` of the nodes, together with these others: the arguments after X."""
 
     words: tuple[str, ...]
-    beside: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 @record
 class Returning:
-    """The verdict on one node, its reasons, and remarks; `beside` are findings on others."""
+    """The verdict on one node, its reasons, and remarks; `other_findings` are those on others."""
 
     node: str
     said: str
     reasons: tuple[str, ...]
     concerns: tuple[str, ...]
-    beside: tuple[str, ...] = ()
+    other_findings: tuple[str, ...] = ()
 
 
 def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tuple[int, str]:
@@ -96,7 +96,7 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         return UNREADABLE, f"clusterproof return: {problem}\n"
     others = other_findings(ran, nodes)
     judged = [
-        replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), beside=others)
+        replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), other_findings=others)
         for of in (judge(node, findings[node], ran, len(due)) for node in nodes)
     ]
     worst = max((returning.said for returning in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
@@ -143,8 +143,8 @@ def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launc
     for number, step in enumerate(of_steps, 1):
         failed = {result.node for results in results_of_steps for result in results if result.verdict is Verdict.FAIL}
         left = [node for node in nodes if node not in failed]
-        healthy = [node for node in step.beside if node not in failed]
-        if left and (healthy or not step.beside):
+        healthy = [node for node in step.others if node not in failed]
+        if left and (healthy or not step.others):
             arguments = ["check", named, f"--nodes={fold([*left, *healthy])}", *step.words]
             sys.stderr.write(f"step {number} of {len(of_steps)}: clusterproof {join(arguments)}\n")
             results_of_steps.append(_results(arguments, launch))
@@ -205,17 +205,17 @@ def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) ->
     Missing evidence of a node is reported once per cause; findings once per check.
     """
     others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
-    beside: dict[tuple[str, str], tuple[int, str]] = {}
+    by_message: dict[tuple[str, str], tuple[int, str]] = {}
     for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
         message = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
         is_gap = part.verdict is Verdict.INCOMPLETE or part.is_of_unreachable
-        beside.setdefault(
+        by_message.setdefault(
             (part.node, (is_gap and part.cause) or message), (part.verdict.rank, f"{part.node}: {message}")
         )
-    if len(beside) <= MAX_BESIDE:
-        return tuple(words for _, words in beside.values())
-    worst_first = sorted(beside.values(), key=lambda row: row[0])
-    return (*(words for _, words in worst_first[:MAX_BESIDE]), f"{len(beside) - MAX_BESIDE} more")
+    if len(by_message) <= MAX_BESIDE:
+        return tuple(words for _, words in by_message.values())
+    worst_first = sorted(by_message.values(), key=lambda row: row[0])
+    return (*(words for _, words in worst_first[:MAX_BESIDE]), f"{len(by_message) - MAX_BESIDE} more")
 
 
 def _is_of(result: Result, node: str) -> bool:
@@ -229,7 +229,7 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
         resolved = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
         lines += [f"{node.said:<10}  {node.node}{resolved}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {text}", MARGIN) for text in node.concerns]
-    lines += [f"{'beside':<10}  {text}" for text in judged[0].beside]
+    lines += [f"{'beside':<10}  {text}" for text in judged[0].other_findings]
     fit = [returning.node for returning in judged if returning.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in return_command(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])

@@ -83,10 +83,10 @@ class Acceptance:
                 f"{self.folder / journal.FILE} has a run of {line.stage!r:.40} on {fold(line.nodes):.80}; expected a "
                 "stage of the plan"
             )
-        place = self._place(stage.name)
-        if line.folder != place:
+        expected = self._next_folder(stage.name)
+        if line.folder != expected:
             raise JournalError(
-                f"{self.folder / journal.FILE} has {line.folder} where {place} was due; expected every run once, in "
+                f"{self.folder / journal.FILE} has {line.folder} where {expected} was due; expected every run once, in "
                 "their order"
             )
         try:
@@ -149,7 +149,7 @@ class Acceptance:
         self._take_in(line)
 
     def _is_ended(self, step: NextRun) -> bool:
-        folder = self.folder / self._place(step.stage.name)
+        folder = self.folder / self._next_folder(step.stage.name)
         return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in COMPLETE_EXITS
 
     def _typed(self, step: NextRun, folder: Path) -> str:
@@ -166,13 +166,13 @@ class Acceptance:
             self._keep(self._run(step, lock), writer)
         return ""
 
-    def _place(self, stage: str) -> str:
+    def _next_folder(self, stage: str) -> str:
         """The folder of the next run, if it is of this stage."""
         return f"runs/{len(self.ended) + 1:04}-{stage}"
 
     def _run(self, step: NextRun, lock: int) -> EndedRun:
         """Raises JournalError if it did not end."""
-        name = self._place(step.stage.name)
+        name = self._next_folder(step.stage.name)
         folder = self.folder / name
         arguments, typed = self._arguments(step, folder), self._typed(step, folder)
         seconds = None

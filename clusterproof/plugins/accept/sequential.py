@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
-from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, of_node
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, shifts_for
 from clusterproof.plugins.accept.population import (
     NO_LEVELS,
     Errors,
@@ -89,7 +89,7 @@ class Population:
         self._measured(values)
         if self.reference:
             self._common[number] = self._in_common(self.reference, values)
-            self._beside(self.reference, number, self._common[number])
+            self._add_deviations(self.reference, number, self._common[number])
             for unit in values.keys() - self._replaced:
                 self._judge(unit, self.reference)
 
@@ -109,7 +109,7 @@ class Population:
             self.reference = reference_of(self.runs, self.floor, self.levels, self.errors.good_rejected)
             if self.reference:
                 for run, common in self.reference.runs.items():
-                    self._beside(self.reference, run, common)
+                    self._add_deviations(self.reference, run, common)
                 self._judge_all(self.reference)
         elif self.reference and self._replaced:
             now = {unit: median(xs) for unit, xs in self._values.items()}
@@ -133,7 +133,7 @@ class Population:
             self.reference = replace(self.reference, middles=middles) if self.nodes else None
         self.is_learned = self.is_learned and bool(self.nodes)
 
-    def of_node(self, node: str) -> list[JudgedUnit]:
+    def judged_units(self, node: str) -> list[JudgedUnit]:
         """The state of its units."""
         return [
             self.judged[unit] for device in sorted(self.nodes.get(node, ())) if (unit := (node, device)) in self.judged
@@ -159,7 +159,7 @@ class Population:
         of, levels = self.reference, self.levels.get(node, ())
         if of is None or of.reference_for(levels, self.floor, self.errors.effect) is of:
             return ""
-        return f" in {' and '.join(level for shift in of_node(levels, of.shifts) for level in shift.levels)}"
+        return f" in {' and '.join(level for shift in shifts_for(levels, of.shifts) for level in shift.levels)}"
 
     def _measured(self, units: Iterable[Unit]) -> None:
         for node, device in units:
@@ -173,7 +173,7 @@ class Population:
     def _is(self, unit: Unit, decision: Decision) -> bool:
         return unit in self.judged and self.judged[unit].decision is decision
 
-    def _beside(self, reference: Reference, run: int, common: float) -> None:
+    def _add_deviations(self, reference: Reference, run: int, common: float) -> None:
         for unit, x in self.runs[run].items():
             self._values.setdefault(unit, []).append(x - reference.centre - common)
 
@@ -204,14 +204,14 @@ def as_fast(by_key: Mapping[Key, Population]) -> set[Key]:
     measured = {key: population for key, population in by_key.items() if population.nodes}
     if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
-    usual = {key: _usual(population) for key, population in measured.items()}
-    due = [x for key, x in usual.items() if len(measured[key].nodes) >= MIN_NODES] or [*usual.values()]
+    medians = {key: _median_of_units(population) for key, population in measured.items()}
+    due = [x for key, x in medians.items() if len(measured[key].nodes) >= MIN_NODES] or [*medians.values()]
     half = measured[next(iter(measured))].errors.effect / 2
-    alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
-    return alike if max(due) - min(due) < half and len(alike) > 1 else set()
+    as_fast = {key for key, x in medians.items() if all(abs(x - other) < half for other in due)}
+    return as_fast if max(due) - min(due) < half and len(as_fast) > 1 else set()
 
 
-def _usual(population: Population) -> float:
+def _median_of_units(population: Population) -> float:
     return median(median(own.values()) for own in by_unit(population.runs).values())
 
 

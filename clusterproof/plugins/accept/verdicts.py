@@ -62,7 +62,7 @@ class ReachedNodes:
 def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
     """All nodes, in the order of the cluster."""
     reached = [_reached(stage, state) for stage in state.plan.stages]
-    return [_of_node(node, state, reached) for node in state.nodes]
+    return [_outcome_of(node, state, reached) for node in state.nodes]
 
 
 def outcome(
@@ -104,7 +104,7 @@ def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
     return ReachedNodes(stage, of_all, state.measured_in(stage, kept) if len(kept) > 1 else frozenset())
 
 
-def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
+def _outcome_of(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
     concerns = list(dict.fromkeys(_last_messages(node, state, Verdict.CONCERN)))
     failures = state.failures.get(node, [])
     if failures:
@@ -152,7 +152,7 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
         if other.speaks_of(node) and other.result.verdict is not Verdict.CONCERN:
             verdict = "failed" if other.result.verdict is Verdict.FAIL else "incomplete"
             yield f"{other.result.check}: {other.result.node} {verdict}: {other.result.message} ({other.folder})"
-    for (_, name, what), population, own in state.populations.of_node(node, seen.kind) if seen else ():
+    for (_, name, what), population, own in state.populations.judged_populations(node, seen.kind) if seen else ():
         title = f"{acceptance.measures()[name].title}, {what}"
         if population.reference is None:
             yield f"{title}: too few nodes of its kind to say what is usual, and the plan has no floor"

@@ -135,15 +135,15 @@ def _packed(output: bytes, nonce: str) -> bytes:
     """The compressed answer, whole and checked. Raises FrameError."""
     mark = re.escape(nonce.encode())
     begins = output.count(nonce.encode() + b":begin.")
-    ends = re.findall(mark + END, output)
+    end_lines = re.findall(mark + END, output)
     if not begins:
         raise FrameError(*_no_frame(output, mark))
-    if not ends:
+    if not end_lines:
         raise FrameError(Unreached.CUT, _cut(output, mark))
     chunks = _chunks(output, mark)
     numbers = [number for number, _ in chunks]
-    count, length, checksum = int(ends[0][0]), int(ends[0][1]), int(ends[0][2], 16)
-    if begins > 1 or len(ends) > 1 or len(set(numbers)) != len(numbers):
+    count, length, checksum = int(end_lines[0][0]), int(end_lines[0][1]), int(end_lines[0][2], 16)
+    if begins > 1 or len(end_lines) > 1 or len(set(numbers)) != len(numbers):
         raise FrameError(Unreached.GARBLED, "the answer holds more than one frame")
     if sorted(numbers) != list(range(count)):
         raise FrameError(Unreached.GARBLED, f"{len(numbers)} of the frame's {count} lines came")

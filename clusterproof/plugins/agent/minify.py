@@ -179,8 +179,8 @@ def _without_spaces(source: str) -> str:
     return "\n".join(lines)
 
 
-def _are_words(*ends: str) -> bool:
-    return all(end.isalnum() or end in "_." for end in ends)
+def _are_words(*characters: str) -> bool:
+    return all(character.isalnum() or character in "_." for character in characters)
 
 
 def _docstring_lines(source: str) -> set[int]:

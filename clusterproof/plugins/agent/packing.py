@@ -12,7 +12,7 @@ QUOTED = "/bin/sh -c '"  # how a command that is a script in single quotes begin
 LEFT_OUT = tuple(map(ord, "$&'<\\`{"))
 ALPHABET = bytes(code for code in range(ord("#"), 127) if code not in LEFT_OUT)
 DIGITS = bytes.maketrans(ALPHABET, bytes(range(85)))
-PLACES = tuple(85**place for place in (4, 3, 2, 1, 0))
+PLACES = tuple(85**exponent for exponent in (4, 3, 2, 1, 0))
 
 # Unpacks on a node, using `lzma` and `struct`: Python without quotes, because it is inside a shell's quotes.
 UNPACKED = (
@@ -35,11 +35,11 @@ def packed(text: str) -> str:
     """Pack a program."""
     compressed = lzma.compress(text.encode())  # padded to a multiple of four bytes
     numbers = struct.unpack(f">{len(compressed) // 4}I", compressed)
-    return bytes(ALPHABET[word // place % 85] for word in numbers for place in PLACES).decode()
+    return bytes(ALPHABET[word // power % 85] for word in numbers for power in PLACES).decode()
 
 
 def text_of(program: str) -> str:
     """Unpack a packed program."""
     digits = iter(program.encode().translate(DIGITS))
-    numbers = [sum(digit * place for digit, place in zip(five, PLACES)) for five in zip(*[digits] * 5)]
+    numbers = [sum(digit * power for digit, power in zip(five, PLACES)) for five in zip(*[digits] * 5)]
     return lzma.decompress(struct.pack(f">{len(numbers)}I", *numbers)).decode()

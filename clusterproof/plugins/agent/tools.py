@@ -65,23 +65,23 @@ class Tool:
 
         With `ask_s` it then gets SIGINT, and SIGKILL so many seconds later.
         """
-        is_asked = False
+        is_interrupted = False
         poll = select.poll()
         poll.register(self._output, select.POLLIN)
         until = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             while True:
                 if until is not None and not poll.poll(1000 * max(0.0, until - time.monotonic())):
-                    if is_asked or not ask_s:
+                    if is_interrupted or not ask_s:
                         raise Broke(f"{self.line} does not end within {timeout_s:g} s")
                     os.kill(self._pid, signal.SIGINT)
-                    until, is_asked = until + ask_s, True
+                    until, is_interrupted = until + ask_s, True
                     continue
                 chunk = os.read(self._output, READ_BYTES)
                 if not chunk:
                     break
                 yield chunk
-            if is_asked:
+            if is_interrupted:
                 raise Broke(f"{self.line} does not end within {timeout_s:g} s")
         except BaseException:  # also if the reader stops early
             os.kill(self._pid, signal.SIGKILL)

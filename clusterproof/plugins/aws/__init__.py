@@ -81,7 +81,7 @@ class Account:
         self.region: str = configured
         self._throttled = throttled or _say_once()
         self._clients: dict[str, Any] = {}
-        self._asked: dict[str, Future[Any]] = {}
+        self._answers: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
 
     def require_credentials(self) -> None:
@@ -153,9 +153,9 @@ class Account:
         Raises the same exception as `ask` to all of them.
         """
         with self._lock:
-            answer, is_first = self._asked.get(what), what not in self._asked
+            answer, is_first = self._answers.get(what), what not in self._answers
             if answer is None:
-                answer = self._asked[what] = Future()
+                answer = self._answers[what] = Future()
         if is_first:
             try:
                 answer.set_result(ask())

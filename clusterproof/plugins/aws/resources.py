@@ -51,9 +51,9 @@ def types_of(group: Description) -> Mapping[str, int]:
 
 def nodes(account: Account, cluster: Cluster) -> Sequence[Description]:
     """Every node of the HyperPod cluster. Raises AwsError."""
-    asked = {"ClusterName": cluster.settings["arn"], "PaginationConfig": {"PageSize": PAGE}}
+    parameters = {"ClusterName": cluster.settings["arn"], "PaginationConfig": {"PageSize": PAGE}}
     return account.once(
-        "nodes", lambda: list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **asked))
+        "nodes", lambda: list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **parameters))
     )
 
 
@@ -61,14 +61,14 @@ def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
     """The cluster's EC2 instances. Raises AwsError."""
 
     def ask() -> list[Description]:
-        return [instance for asked in _by_id(cluster) for instance in reserved(account, **asked)]
+        return [instance for parameters in _by_id(cluster) for instance in reserved(account, **parameters)]
 
     return account.once("instances", ask)
 
 
-def reserved(account: Account, **asked: Any) -> Iterator[Description]:
+def reserved(account: Account, **parameters: Any) -> Iterator[Description]:
     """EC2 instances by id, from their reservations. Raises AwsError."""
-    for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
+    for reservation in account.listed("ec2", "describe_instances", "Reservations", **parameters):
         yield from reservation["Instances"]
 
 

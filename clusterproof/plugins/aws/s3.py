@@ -29,7 +29,7 @@ def fetched(account: Account, url: str, folder: Path) -> Path:
             raise AwsError(
                 f"{url}: more than {MAX_OBJECTS:,} objects or {MAX_BYTES >> 30} GiB; expected one run", "TooMany"
             )
-        _fetch(account, bucket, str(listed["Key"]), _place(root, str(listed["Key"]), prefix))
+        _fetch(account, bucket, str(listed["Key"]), _path_for(root, str(listed["Key"]), prefix))
     if not size:
         raise AwsError(f"{url}: no object there; expected the files of a run", "NoSuchKey")
     return root
@@ -43,7 +43,7 @@ def _objects(account: Account, bucket: str, prefix: str) -> Iterator[Mapping[str
             yield listed
 
 
-def _place(root: Path, key: str, prefix: str) -> Path:
+def _path_for(root: Path, key: str, prefix: str) -> Path:
     """The path for an object: never outside of the folder, whatever its key."""
     parts = PurePosixPath(key.removeprefix(prefix).lstrip("/")).parts
     if any(part in ("..", ".") or "\0" in part for part in parts):

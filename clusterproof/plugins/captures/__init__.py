@@ -118,8 +118,8 @@ def _folders(
             strays += [] if strays[stray_count:] else [f"{entry.name}: {_NO_FILE}"]
             missing[entry.name] = strays[stray_count]
     if groups:
-        alike = {_NUMBER.sub("0", name) for name in groups}
-        groups |= {name: [] for name in missing if _NUMBER.sub("0", name) in alike}
+        patterns = {_NUMBER.sub("0", name) for name in groups}
+        groups |= {name: [] for name in missing if _NUMBER.sub("0", name) in patterns}
     return groups, missing
 
 
@@ -154,7 +154,7 @@ def prefix(name: str) -> str:
     address = _ADDRESS.match(name)
     if address:
         return address[0]
-    starts = [0, *(place + 1 for place, sign in enumerate(name) if sign in _SEPARATORS)]
+    starts = [0, *(index + 1 for index, sign in enumerate(name) if sign in _SEPARATORS)]
     output = next((start for start in starts if _OUTPUTS.match(name, start)), None)
     if output is not None:
         return name[:output].rstrip(_SEPARATORS)

@@ -22,7 +22,7 @@ from clusterproof.plugins.captures.text import (
 )
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import Budget, opened
@@ -250,7 +250,7 @@ def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, ob
             value = slurm.worst(value for _, value in ranked) if collector == _OF_SLURM else merged(ranked)
             values[collector] = _FINISHED.get(collector, _itself)(value)
         except Exception as problem:  # captured files may contain anything
-            problems.append(f"{collector}: {type(problem).__name__} in {place_of(problem)}")
+            problems.append(f"{collector}: {type(problem).__name__} in {raised_at(problem)}")
     return values
 
 

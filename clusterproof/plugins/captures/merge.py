@@ -111,7 +111,7 @@ def completed(nvml: object) -> object:
     gpus = [*value, *({} for _ in range(missing))]
     if len(gpus) == count and (not missing or all("index" in entry for entry in value)):
         gpus = _numbered(gpus)
-    return {**nvml, "gpus": sorted(gpus, key=_place)} if gpus or "gpus" in nvml else nvml
+    return {**nvml, "gpus": sorted(gpus, key=_sort_key)} if gpus or "gpus" in nvml else nvml
 
 
 def _placed(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
@@ -121,10 +121,10 @@ def _placed(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
     known = str(count if isinstance(count, int) else most)
     placed: list[dict[str, Any]] = []
     for entry in gpus:
-        place, _, of = entry.get(PLACE, "").partition("/")
+        position, _, of = entry.get(PLACE, "").partition("/")
         described = {key: word for key, word in entry.items() if key != PLACE}
         if of == known:
-            placed = _lists(placed, [{"index": int(place), **described}], same_rank=False, key="gpus", depth=0)
+            placed = _lists(placed, [{"index": int(position), **described}], same_rank=False, key="gpus", depth=0)
         else:
             placed.append(described)
     return placed
@@ -157,11 +157,11 @@ def _numbered(gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
     taken = {entry.get("index") for entry in gpus}
     left = [number for number in range(len(gpus)) if number not in taken]
     named = [entry for entry in gpus if "index" in entry]
-    nameless = sorted((entry for entry in gpus if "index" not in entry), key=_place)
+    nameless = sorted((entry for entry in gpus if "index" not in entry), key=_sort_key)
     numbered = [{"index": number, **entry} for number, entry in zip(left, nameless)]  # noqa: B905 - one may be twice
     return [*named, *numbered, *nameless[len(left) :]]
 
 
-def _place(entry: dict[str, Any]) -> tuple[bool, int, bool, str]:
+def _sort_key(entry: dict[str, Any]) -> tuple[bool, int, bool, str]:
     index, pci = entry.get("index"), entry.get("pci")
     return (not isinstance(index, int), index if isinstance(index, int) else 0, not pci, str(pci))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from clusterproof.plugins.captures.text import Piece, pieces, undecorated
-from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form, count_one
@@ -158,7 +158,7 @@ def _of_piece(
         except CaptureError as problem:
             problems.append(f"{form.name}: {problem}")
         except Exception as problem:  # captured files may contain anything
-            problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
+            problems.append(f"{form.name}: {type(problem).__name__} in {raised_at(problem)}")
         else:
             parts += [CollectorPart(collector, form.rank, value) for collector, value in collectors.items()]
             parts += [] if collectors else [CollectorPart(NOTHING, form.rank, None)]

@@ -203,24 +203,24 @@ def _under_headings(lines: Sequence[str]) -> dict[str, list[str]]:
 
 def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     """The names in each heading, and the text below. All headings use the same line, and some names have a number."""
-    headings = [place for place in range(len(lines) - 2) if _is_heading(lines, place)]
-    rule = next((lines[place] for place in headings if any(map(str.isdecimal, lines[place + 1]))), "")
-    headings = [place for place in headings if lines[place] == rule]
+    headings = [index for index in range(len(lines) - 2) if _is_heading(lines, index)]
+    rule = next((lines[index] for index in headings if any(map(str.isdecimal, lines[index + 1]))), "")
+    headings = [index for index in headings if lines[index] == rule]
     if not headings or sum(map(bool, lines[: headings[0]])) > MAX_BEFORE or any(map(is_raw, lines[: headings[0]])):
         return
     names: tuple[str, ...] = ()
     begins = 0
-    for place in headings:
-        if place >= begins:  # text between the lines of two headings is an output of one line
-            yield names, "".join(f"{line}\n" for line in lines[begins:place])
-            names, begins = _named(lines[place + 1]), place + 3
+    for index in headings:
+        if index >= begins:  # text between the lines of two headings is an output of one line
+            yield names, "".join(f"{line}\n" for line in lines[begins:index])
+            names, begins = _named(lines[index + 1]), index + 3
     yield names, "\n".join(lines[begins:])
 
 
-def _is_heading(lines: Sequence[str], place: int) -> bool:
-    rule = lines[place]
-    is_rule = rule.startswith("---") and rule == lines[place + 2] and _HEADING.fullmatch(rule)
-    return bool(is_rule and _NODES.fullmatch(lines[place + 1]))
+def _is_heading(lines: Sequence[str], index: int) -> bool:
+    rule = lines[index]
+    is_rule = rule.startswith("---") and rule == lines[index + 2] and _HEADING.fullmatch(rule)
+    return bool(is_rule and _NODES.fullmatch(lines[index + 1]))
 
 
 def _named(line: str) -> tuple[str, ...]:

@@ -220,7 +220,7 @@ def is_raw(line: str) -> bool:
 
 
 def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
-    start = next((place for place, line in enumerate(lines) if line.strip()), None)
+    start = next((index for index, line in enumerate(lines) if line.strip()), None)
     if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
         return
     yield Piece(

@@ -116,9 +116,9 @@ MIN_NODES = 3  # needed to identify one that is wrong
 Times = Mapping[int, float]  # by step
 
 
-def by_command(began: float, seconds: float, asked: float, answered: float) -> Offset:
+def by_command(began: float, seconds: float, requested: float, answered: float) -> Offset:
     """From a command that ran between a question and its answer; offsets within that interval are ignored."""
-    least, most = began + seconds - answered, began - asked
+    least, most = began + seconds - answered, began - requested
     middle, half = (least + most) / 2, abs(most - least) / 2
     is_apart = abs(middle) > half
     return Offset(middle if is_apart else 0.0, half if is_apart else half + abs(middle), "as it was asked")

@@ -34,7 +34,7 @@ class Exceptions:
     def __init__(self) -> None:
         self.begun: dict[int | None, str] = {}
 
-    def ends(self, line: str, rank: int | None, sign: Sign | None) -> bool:
+    def completes(self, line: str, rank: int | None, sign: Sign | None) -> bool:
         """Whether this line completes an exception that had begun."""
         rest = rest_of(line)
         begun = self.begun.get(rank, "")

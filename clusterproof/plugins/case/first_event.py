@@ -108,10 +108,10 @@ class _Cascades:
         known = [
             (rank, when.ends, when.begins) for rank, when in spans if when.ends is not None and when.begins is not None
         ]
-        for rank, ends, begins in sorted(known, key=lambda span: span[1]):
+        for rank, end, begins in sorted(known, key=lambda span: span[1]):
             for key in {rank, ALL}:
                 before = self._of.setdefault(key, [])
-                before.append((ends, max(begins, before[-1][1] if before else begins)))
+                before.append((end, max(begins, before[-1][1] if before else begins)))
 
     def last_before(self, moment: float, rank: int | None) -> float | None:
         """When the last end of a rank, or of `ALL`, that had happened by then began."""

@@ -157,9 +157,9 @@ def _is_of_program(finding: XidFinding) -> bool:
 
 def _of_finding(finding: XidFinding, node: str, source: str) -> Fact:
     check = XID if finding.family == "Xid" else "gpu.no_sxid"
-    is_alike = finding.text.lower().strip(" .") in finding.name.lower()
+    repeats = finding.text.lower().strip(" .") in finding.name.lower()
     message = (
-        f"{finding.family} {finding.code}, {finding.name}{'' if is_alike or not finding.text else f': {finding.text}'}"
+        f"{finding.family} {finding.code}, {finding.name}{'' if repeats or not finding.text else f': {finding.text}'}"
     )
     message = one_line(message.replace("\n", " "))
     cause = CODE if _is_of_program(finding) else HARDWARE

@@ -147,7 +147,7 @@ class _Reader:
             self.untold.clear()
             self.exceptions.drop_incomplete()
             self.survived = TracebackReader()
-        if self.exceptions.ends(line, rank, sign):
+        if self.exceptions.completes(line, rank, sign):
             self._forget(self.untold.pop(rank))
             if not sign:
                 self._take_sign(signs()[UNCAUGHT], number, rest_of(line), rank, node, None)

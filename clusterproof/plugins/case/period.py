@@ -160,7 +160,7 @@ def of_slurm(
     if without:
         missing.append(f"the GPU hours of {number_of(len(without), 'job')}, whose records count no GPUs or no times")
     hours = sum(job.gpu_hours or 0.0 for job in jobs)
-    return Period(begins, ends, len(jobs), hours, died, (*missing, *_common_gaps(died)))
+    return Period(begins, ends, len(jobs), hours, died, (*missing, *_commonly_missing(died)))
 
 
 def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done) -> Period:
@@ -186,7 +186,7 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
         for case in cases
         if case.verdict.standing != COMPLETED
     )
-    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_common_gaps(died)))
+    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_commonly_missing(died)))
 
 
 def _known(jobs: Sequence[EndedJob], query: Ask) -> Ask:
@@ -222,7 +222,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, query: Ask) 
     return DeadJob(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
 
 
-def _common_gaps(died: tuple[DeadJob, ...]) -> Iterator[str]:
+def _commonly_missing(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
     lacking = (_of_all(missing) for dead in died for missing in dead.case.collected.lacks)
     counts = Counter(filter(None, lacking))

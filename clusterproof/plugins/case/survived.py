@@ -71,9 +71,9 @@ class TracebackReader:
         if number - known.begins > LONGEST:
             del self.of_ranks[rank]
             return TracebackLine()
-        return self._ends(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
+        return self._last_line(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
 
-    def _ends(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
+    def _last_line(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """The end of a traceback that only its exception identifies: until that comes, it may be of any kind."""
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
             return TracebackLine()

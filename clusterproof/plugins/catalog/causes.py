@@ -128,8 +128,8 @@ def sign_of(where: str, line: str) -> Sign | None:
 
 def _fits(sign: Sign, line: str) -> bool:
     """Whether the rest of a matching line also fits the sign."""
-    is_beside = not sign.beside or any(_has(line, part) for part in sign.beside)
-    return is_beside and not any(other in line for other in sign.unless)
+    has_context = not sign.beside or any(_has(line, part) for part in sign.beside)
+    return has_context and not any(other in line for other in sign.unless)
 
 
 def _has(line: str, part: str) -> bool:

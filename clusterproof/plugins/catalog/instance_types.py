@@ -87,8 +87,8 @@ def _rows() -> Mapping[str, InstanceType]:
 
 
 def _name(family: str, board: Board) -> str:
-    alike = sum(other.model == board.model for other in _boards().values())
-    size = f" {board.gpu_memory_mib // 1024} GB" if alike > 1 else ""
+    boards = sum(other.model == board.model for other in _boards().values())
+    size = f" {board.gpu_memory_mib // 1024} GB" if boards > 1 else ""
     return f"{family} {board.model}{size}"
 
 

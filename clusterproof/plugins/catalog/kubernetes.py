@@ -23,7 +23,7 @@ class NodeCondition:
 
 
 @record
-class UsualTaint:
+class ExpectedTaint:
     """A taint that nodes with accelerators have by design."""
 
     key: str
@@ -70,9 +70,9 @@ def bad_status(kind: str) -> str:
     return row.bad if row else "False" if kind.endswith(GOOD_NAMES) else "True"
 
 
-def is_usual_taint(key: str) -> bool:
+def is_expected_taint(key: str) -> bool:
     """Whether nodes with accelerators have a taint of this key by design."""
-    return any(key == row.key for row in table(UsualTaint, FILE, "taint").values())
+    return any(key == row.key for row in table(ExpectedTaint, FILE, "taint").values())
 
 
 def health_of_hyperpod(word: str) -> NodeHealth | None:

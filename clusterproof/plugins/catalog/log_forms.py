@@ -74,7 +74,7 @@ def patterns() -> Mapping[str, str]:
 
 
 @cache
-def ends() -> frozenset[str]:
+def referenced_forms() -> frozenset[str]:
     """The forms that end others, or that others depend on."""
     rows = document(FILE)["form"].values()
     return frozenset(name for row in rows for name in (*row.get("cleared_by", ()), *row.get("after", ())))

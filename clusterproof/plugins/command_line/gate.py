@@ -12,7 +12,7 @@ from pathlib import Path
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.command_line.gate_run import aws, log_line, run
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.errors import ClusterproofError, place_of
+from clusterproof.plugins.core.errors import ClusterproofError, raised_at
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.evaluation.single_node import findings_digest
@@ -120,7 +120,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
     except ClusterproofError:
         raise
     except Exception as broken:
-        problem = f"the wait itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})"
+        problem = f"the wait itself broke: {type(broken).__name__}: {broken} ({raised_at(broken)})"
         return BAD_COMMAND_LINE, f"gate: {problem}\n"
     if is_over.is_set() and health.status == UNKNOWN:
         return (

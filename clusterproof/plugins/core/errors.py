@@ -16,7 +16,7 @@ class ClusterproofError(Exception):
     """The request cannot be carried out; the one-line message says what to do instead."""
 
 
-def place_of(problem: BaseException) -> str:
+def raised_at(problem: BaseException) -> str:
     """File and line in which the error was raised; empty if it never was.
 
     For an error inside a site's own check, this is the line in that check.

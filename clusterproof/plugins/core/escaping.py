@@ -26,9 +26,9 @@ def are_commands_read() -> bool:
 def without_commands(line: str, text: str, command: re.Pattern[str] = _COMMAND) -> str:
     """The text, escaped so that it forms no command when written after what the current line already has."""
     both = line + text
-    places = [match.end() for match in command.finditer(both) if match.end() >= len(line)]
-    ends = [len(line), *places]
-    return "\\".join(both[begin:end] for begin, end in zip(ends, [*places, len(both)], strict=True))
+    cuts = [match.end() for match in command.finditer(both) if match.end() >= len(line)]
+    starts = [len(line), *cuts]
+    return "\\".join(both[begin:end] for begin, end in zip(starts, [*cuts, len(both)], strict=True))
 
 
 class JobLog:

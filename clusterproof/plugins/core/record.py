@@ -194,8 +194,8 @@ class _Fields:
             for name, data in vars(base).get("__annotations__", {}).items()
         }
         spec = [(name, types[name], declared(name)) for name in kind.__match_args__]
-        alike: Any = dataclasses.make_dataclass(kind.__name__, spec, frozen=True)
-        fields = alike.__dataclass_fields__
+        dataclass: Any = dataclasses.make_dataclass(kind.__name__, spec, frozen=True)
+        fields = dataclass.__dataclass_fields__
         kind.__dataclass_fields__ = fields
         return fields
 

@@ -62,11 +62,17 @@ def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings, worst first, escaped; findings with the same text are merged over their devices."""
     devices: dict[Finding, list[str]] = {}
     for finding in findings:
-        alike = Finding(finding.verdict, finding.message, (), finding.cause, finding.action)
-        devices.setdefault(alike, []).extend(finding.devices)
+        key = Finding(finding.verdict, finding.message, (), finding.cause, finding.action)
+        devices.setdefault(key, []).extend(finding.devices)
     merged = [
-        Finding(alike.verdict, printable(alike.message), _names(names), printable(alike.cause), alike.action)
-        for alike, names in devices.items()
+        Finding(
+            key.verdict,
+            printable(key.message),
+            _names(names),
+            printable(key.cause),
+            key.action,
+        )
+        for key, names in devices.items()
     ]
     return tuple(sorted(merged, key=lambda finding: finding.verdict.rank))
 

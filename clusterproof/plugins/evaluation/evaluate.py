@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.core.policy import Policy, disabled_reason
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import (
@@ -171,7 +171,7 @@ def _finding(devices: tuple[str, ...], outcome: BaseException) -> Finding:
     for verdict, kind in zip((Verdict.NOT_APPLICABLE, Verdict.FAIL), _pytest_outcomes(), strict=False):
         if isinstance(outcome, kind):
             return Finding(verdict, str(getattr(outcome, "msg", "") or outcome), devices)
-    what = f"the check itself broke: {type(outcome).__name__}: {outcome}{_suggestion(outcome)} ({place_of(outcome)})"
+    what = f"the check itself broke: {type(outcome).__name__}: {outcome}{_suggestion(outcome)} ({raised_at(outcome)})"
     return Finding(Verdict.INCOMPLETE, what, devices, cause=what)
 
 

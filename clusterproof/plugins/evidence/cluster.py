@@ -57,7 +57,7 @@ def is_of_instances(collectors: frozenset[str]) -> bool:
     return bool(collectors - HYPERPOD_COLLECTORS - NOT_OF_AWS)
 
 
-def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
+def why_not_queried(cluster: Cluster, collectors: frozenset[str]) -> str:
     """Why the cluster has no control plane for these collectors; empty if it has, or may turn out to have one."""
     if collectors > NOT_OF_AWS:
         return ""  # a check that did not declare what it reads
@@ -118,7 +118,7 @@ class ClusterFacts:
     def collector(self, name: str) -> Collected:
         """One collector's answer. Raises NotApplicable without a control plane or a key, and as `require_instances`."""
         collector = self.evidence.collectors.get(name) or Collected(Status.NOT_ASKED)
-        why = why_not_asked(self.cluster, frozenset({name}))
+        why = why_not_queried(self.cluster, frozenset({name}))
         if why and collector.status is Status.NOT_ASKED:
             raise NotApplicable(why)
         if name not in NOT_OF_AWS:

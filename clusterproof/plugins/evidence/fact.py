@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
 
-from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
@@ -172,7 +172,7 @@ def _copied(unread: T) -> T:
 def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
     """Message and cause for a fact that could not be decoded."""
     cause = f"{name.replace('_', ' ')} could not be understood: {type(broke).__name__}"
-    return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
+    return f"{cause}: {str(broke)[:200]} ({raised_at(broke)})", cause
 
 
 def _is_captured(collector: Collected | None) -> bool:

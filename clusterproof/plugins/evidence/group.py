@@ -41,7 +41,7 @@ class Difference:
     name: str
     own: str
     usual: str
-    alike: int
+    count: int
     reporting: int
     others: str = ""  # without a majority: `A on 2, B on gpu007`
 
@@ -54,7 +54,7 @@ class Difference:
     @property
     def expected(self) -> str:
         """`6.8.0-1021-aws as on 15 of 16 nodes`."""
-        return f"{self.usual} as on {self.alike} of {self.reporting} nodes" if self.usual else "one for all nodes"
+        return f"{self.usual} as on {self.count} of {self.reporting} nodes" if self.usual else "one for all nodes"
 
 
 @record
@@ -62,23 +62,23 @@ class Usual:
     """The most frequent value among nodes that report one, and how many have it."""
 
     value: str
-    alike: int
+    count: int
     reporting: int
     others: str  # their values, the most frequent first: `A on 2, B on gpu007`
 
     @property
     def how_many(self) -> str:
         """`as on 15 of 16 nodes`."""
-        return f"as on {self.alike} of {self.reporting} nodes"
+        return f"as on {self.count} of {self.reporting} nodes"
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Usual:
         """From the reported values, by node name."""
         counter = Counter(values.values())
-        value, alike = max(counter.items(), key=lambda item: item[1], default=("", 0))
+        value, count = max(counter.items(), key=lambda item: item[1], default=("", 0))
         only = {value: name for name, value in values.items() if counter[value] == 1}
         others = ", ".join(f"{value} on {only.get(value, count)}" for value, count in counter.most_common(4))
-        return cls(value, alike, len(values), others)
+        return cls(value, count, len(values), others)
 
 
 @record
@@ -201,13 +201,13 @@ def differences(
     NotApplicable if there is nothing to compare with.
     """
     own = read(node)  # repeated for this node, whose own check reports what is unreadable
-    usual = (among or node.group).usual(what, read, absent)
+    most_frequent = (among or node.group).usual(what, read, absent)
     least = int(node.threshold("group.compared_nodes"))
-    reporting = max((common.reporting for common in usual.values()), default=0)
+    reporting = max((common.reporting for common in most_frequent.values()), default=0)
     if reporting < least:
         raise NotApplicable(f"{reporting or 'none'} of its group reported it; {least} are needed to compare")
     majority = node.threshold("group.majority")
-    deviations = (_difference(name, own.get(name, absent), common, majority) for name, common in usual.items())
+    deviations = (_difference(name, own.get(name, absent), common, majority) for name, common in most_frequent.items())
     return tuple(difference for difference in deviations if difference and difference.reporting >= least)
 
 
@@ -221,10 +221,10 @@ def differing(node: N, what: str, read: Callable[[N], Values]) -> tuple[Differen
 
 def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent: str | None = ABSENT) -> Usual | None:
     """What more than half of its group, and more than one node, report under a name; None if there is no such value."""
-    usual = node.group.usual(what, read, absent).get(name)
-    if usual is None or usual.reporting < int(node.threshold("group.compared_nodes")):
+    most = node.group.usual(what, read, absent).get(name)
+    if most is None or most.reporting < int(node.threshold("group.compared_nodes")):
         return None
-    return usual if 1 < usual.alike > usual.reporting * node.threshold("group.majority") else None
+    return most if 1 < most.count > most.reporting * node.threshold("group.majority") else None
 
 
 def describe(deviations: Iterable[Difference]) -> str:
@@ -261,6 +261,6 @@ def _by_name(by_node: Mapping[str, Values], absent: str | None = ABSENT) -> dict
 def _difference(name: str, own: str | None, most: Usual, majority: float) -> Difference | None:
     if own is None:
         return None
-    if most.alike > most.reporting * majority:
-        return None if own == most.value else Difference(name, own, most.value, most.alike, most.reporting)
-    return Difference(name, own, "", most.alike, most.reporting, most.others)
+    if most.count > most.reporting * majority:
+        return None if own == most.value else Difference(name, own, most.value, most.count, most.reporting)
+    return Difference(name, own, "", most.count, most.reporting, most.others)

@@ -150,7 +150,7 @@ class Node:
     efa_devices = network.efa_devices
     efa_driver = network.efa_driver
     efa_seen = network.efa_seen
-    efa_usual = network.efa_usual
+    efa_of_most = network.efa_of_most
     efa_attached = network.efa_attached
     ib_devices = network.ib_devices
     roce_ports = network.roce_ports

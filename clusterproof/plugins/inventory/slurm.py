@@ -31,7 +31,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if via not in ("controller", "auto", "nodes") and not via.startswith("ssh:"):
         raise InventoryError(f"--via {via!r:.80} is not a way to a Slurm cluster; expected {VIA}")
     settings = {SETTING: via if via.startswith("ssh:") else "local"}
-    cluster, jobs = _asked_slurm(settings, f"slurm:{rest}")
+    cluster, jobs = _reported_by_slurm(settings, f"slurm:{rest}")
     name, nodes = _chosen(cluster, jobs, rest)
     kept = [node for node in nodes if node.takes_jobs or options.get("include_drained")]
     if not kept:
@@ -56,7 +56,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     )
 
 
-def _asked_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
+def _reported_by_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
     """What Slurm reports on the configured host. Raises InventoryError."""
     try:
         collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))

@@ -90,10 +90,10 @@ def _of_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
     node = node_of(resource)
     heard = [condition.heard for condition in node.conditions if _TIME.fullmatch(condition.heard)]
     try:
-        asked_at = seconds(max(heard, default=""))
+        collected_at = seconds(max(heard, default=""))
     except ValueError:  # for example the 31st of a month without one
-        asked_at = 0.0
-    return {**entry(node), "asked_at": asked_at}
+        collected_at = 0.0
+    return {**entry(node), "asked_at": collected_at}
 
 
 def _resources(document: dict[str, Any]) -> list[dict[str, Any]]:

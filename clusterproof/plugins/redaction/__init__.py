@@ -162,7 +162,7 @@ def is_device(word: str) -> bool:
     return bool(_DEVICE.fullmatch(word) or _PLACE.fullmatch(word) or TYPE.fullmatch(word))
 
 
-def is_surely_address(text: str) -> bool:
+def is_unambiguous_address(text: str) -> bool:
     """Whether it is an address even where a version is expected: an AWS host name, or four numbers with large parts."""
     if _AWS_HOST.match(text):
         return True

@@ -102,7 +102,7 @@ def is_of_numbers(match: re.Match[str]) -> bool:
     return bool(four) and (not is_version or match.string[match.start() - 1] in "vV") and _names_a_host(match[0])
 
 
-def is_surely_address(match: re.Match[str]) -> bool:
+def is_unambiguous_address(match: re.Match[str]) -> bool:
     """Whether four of these numbers are certainly an address and no version: by size, or by context."""
     parts = [int(part) for part in match[0].split(".")]
     fours = [parts[at : at + 4] for at in range(len(parts) - 3)]
@@ -200,7 +200,7 @@ FORMS = (
     ),
     NamePattern("address", _ADDRESS_V4, is_address_v4),
     NamePattern("address", _NUMBERS_V4, is_of_numbers),
-    NamePattern("address", _NUMBERS_V4, is_surely_address, is_sure=True),
+    NamePattern("address", _NUMBERS_V4, is_unambiguous_address, is_sure=True),
     NamePattern(
         "address",
         re.compile(rf"(?<![\w.-])(?:{_OCTET}-){{3}}{_OCTET}(?![\w-])"),

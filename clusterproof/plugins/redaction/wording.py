@@ -60,23 +60,23 @@ class Wording:
     def kept(self, text: str) -> str:
         """A text in which known names are already marked."""
         text = redaction.FORMS.sub(lambda match: marked(match[0]), text)
-        text = _PROCESS.sub(lambda match: self._in_place(match, "process"), text)
+        text = _PROCESS.sub(lambda match: self._redacted(match, "process"), text)
         text = _CONFIDED.sub(lambda match: match[1] + self._named("secret", match[2]), text)
-        text = _NAMED.sub(lambda match: self._in_place(match, "name"), text)
-        text = _LUSTRE.sub(lambda match: self._in_place(match, "filesystem"), text)
+        text = _NAMED.sub(lambda match: self._redacted(match, "name"), text)
+        text = _LUSTRE.sub(lambda match: self._redacted(match, "filesystem"), text)
         text = _PIECES.sub(lambda match: self._piece(match[1]) if match[1] else match[0], text)
         return unmarked(text)
 
     def version(self, text: str) -> str:
         """A version: its numbers stay, and known words."""
-        if redaction.is_surely_address(text):
+        if redaction.is_unambiguous_address(text):
             return self._word("address", text)
         return "".join(
             part if not part[:1].isalnum() or redaction.is_of_version(part) else self._word("name", part)
             for part in _IN_VERSION.split(text)
         )
 
-    def _in_place(self, match: re.Match[str], kind: str) -> str:
+    def _redacted(self, match: re.Match[str], kind: str) -> str:
         before, name = next(
             (prefix, value) for prefix, value in zip(match.groups()[::2], match.groups()[1::2], strict=True) if value
         )

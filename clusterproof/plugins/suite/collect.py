@@ -16,7 +16,7 @@ from clusterproof.plugins.evaluation.check import WHOLE_SUBJECTS, Check, check_o
 from clusterproof.plugins.evaluation.index import PACKAGE, Stale, load, marks_of, read_check, read_index
 from clusterproof.plugins.evaluation.needs import unloaded
 from clusterproof.plugins.suite.items import CheckItem, asks_for_node, is_ours
-from clusterproof.plugins.suite.selection import are_alike, are_others_in, is_selected
+from clusterproof.plugins.suite.selection import are_interchangeable, are_others_in, is_selected
 from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, TRAINING_RUN
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def items_for(item: CheckItem) -> list[CheckItem]:
         return []  # a training run is evaluated by itself
     if check.is_of_pair:
         return pair_items(item)
-    if check.is_of_cluster and (not check.is_of_member or item.why_not_asked):
+    if check.is_of_cluster and (not check.is_of_member or item.why_not_queried):
         return [item.on(cluster.name)]
     if not is_selected(config, item.iter_markers()):
         return [item.on(target.name) for target in cluster.targets[:1]]
-    return [item] if are_alike(config) else node_items(item)
+    return [item] if are_interchangeable(config) else node_items(item)
 
 
 class IndexedFile(pytest.Module):

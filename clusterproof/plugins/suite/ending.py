@@ -113,8 +113,8 @@ BY_VERDICTS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 def is_by_failures(session: pytest.Session, raised: BaseException | None) -> bool:
     """Whether `-x` or `--maxfail` ended the run: then verdicts decide the code, even if xdist reports otherwise."""
-    is_usual = session.exitstatus in (*BY_VERDICTS, pytest.ExitCode.INTERRUPTED)
-    return is_usual and bool(session.shouldfail) and not is_by_signal(raised)
+    is_by_verdict = session.exitstatus in (*BY_VERDICTS, pytest.ExitCode.INTERRUPTED)
+    return is_by_verdict and bool(session.shouldfail) and not is_by_signal(raised)
 
 
 def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_others: bool) -> int:

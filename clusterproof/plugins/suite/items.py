@@ -14,7 +14,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evaluation.check import SUBJECTS, Check, CheckOwner, call, subjects_of
 from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
 from clusterproof.plugins.evaluation.routing import Route, route
-from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_asked
+from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_queried
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import NodeOfCluster
 from clusterproof.plugins.suite.state import (
     CLUSTER,
@@ -161,15 +161,15 @@ class CheckItem(pytest.Item):
         return owner_of(self.config, self.check, self.node_name)
 
     @property
-    def why_not_asked(self) -> str:
+    def why_not_queried(self) -> str:
         """Why the cluster has no control plane for the check; empty if it needs none, or has it."""
         if not self.check.is_of_cluster:
             return ""
-        return why_not_asked(self.config.stash[CLUSTER], self.check.control_collectors)
+        return why_not_queried(self.config.stash[CLUSTER], self.check.control_collectors)
 
     def result(self, examined: Examined | None = None) -> Result:
         """Evaluate the check, or use `examined` if it was called already."""
-        why = self.why_not_asked
+        why = self.why_not_queried
         if why:
             owner = cluster_of(self.config)
             return replace(not_run(self.check, owner, why), subject=subject_of(self.check, owner))

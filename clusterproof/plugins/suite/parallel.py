@@ -197,8 +197,8 @@ def _run_child(items: Iterable[CheckItem], write_end: int, mask: Iterable[int]) 
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         left = iter(items)
         while batch := list(islice(left, BATCH_ITEMS)):
-            alike: dict[tuple[Finding, ...], list[Finding]] = {}
-            message = pickle.dumps([_encode(examine(item.check, item.owner), alike) for item in batch])
+            sent: dict[tuple[Finding, ...], list[Finding]] = {}
+            message = pickle.dumps([_encode(examine(item.check, item.owner), sent) for item in batch])
             _write(write_end, _LENGTH.pack(len(message)) + message)
     finally:
         os._exit(0)
@@ -209,10 +209,10 @@ def _write(pipe: int, message: bytes) -> None:
         message = message[os.write(pipe, message) :]
 
 
-def _encode(examined: Examined, alike: dict[tuple[Finding, ...], list[Finding]]) -> Examined | float:
-    """Encode results: of passes, the usual case, only the seconds; findings `alike` on many nodes only once."""
+def _encode(examined: Examined, sent: dict[tuple[Finding, ...], list[Finding]]) -> Examined | float:
+    """Encode results: of passes, the usual case, only the seconds; findings `sent` before only once."""
     findings, seconds = examined
-    return seconds if findings is ALL_PASSED else (alike.setdefault(tuple(findings), findings), seconds)
+    return seconds if findings is ALL_PASSED else (sent.setdefault(tuple(findings), findings), seconds)
 
 
 def _decode(message: list[Examined | float], count: int) -> list[Examined]:

@@ -60,12 +60,12 @@ def refresh_catalog(region: str) -> int:
     try:
         if region and not REGION.fullmatch(region):
             raise RefreshError(f"{printable(region, 40)!r} is not a region; expected one such as us-east-1")
-        offered, asked = types_of_ec2(region)
+        offered, queried_region = types_of_ec2(region)
     except RefreshError as problem:
         sys.stderr.write(f"ERROR: --refresh-catalog: {problem}\n")
         return int(USAGE)
     comparison = compare(instance_types(), offered)
-    sys.stdout.write("".join(f"{line}\n" for line in lines(comparison, asked)))
+    sys.stdout.write("".join(f"{line}\n" for line in lines(comparison, queried_region)))
     return DIFFERS if comparison.differences or comparison.missing or not comparison.compared else EQUAL
 
 

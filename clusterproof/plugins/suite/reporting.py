@@ -216,12 +216,12 @@ def _compared(evaluated: Collection[str]) -> dict[str, list[str]]:
 
 def _kept(keep: int | None, folder: Path) -> str:
     """Remove older runs according to `--keep`; returns what to print about them or their size. Raises OSError."""
-    from clusterproof.reports.run_folder import remove_all_but, runs_beside, size_bytes
+    from clusterproof.reports.run_folder import remove_all_but, sibling_runs, size_bytes
 
     if keep is not None:
         removed = remove_all_but(keep, folder)
         return f" (removed {number_of(removed, 'older run')})" if removed else ""
-    runs = runs_beside(folder)
+    runs = sibling_runs(folder)
     held_bytes = size_bytes(runs)
     if held_bytes < MUCH_BYTES:
         return ""

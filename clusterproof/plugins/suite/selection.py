@@ -48,7 +48,7 @@ def is_selected(config: pytest.Config, marks: Iterable[pytest.Mark]) -> bool:
         return True  # pytest reports the error
 
 
-def are_alike(config: pytest.Config) -> bool:
+def are_interchangeable(config: pytest.Config) -> bool:
     """Whether items of a check are indistinguishable until all are collected, so that one stands for them."""
     is_by_name = config.option.keyword or config.option.deselect or any("::" in word for word in config.args)
     return not (is_by_name or any(config.getoption(name, False) for name in _BY_LAST_RUN) or _marks_may_follow(config))
@@ -101,7 +101,7 @@ def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     first: dict[int, pytest.Item] = {}
     for item in items:
         first.setdefault(id(item.check if isinstance(item, CheckItem) else item), item)
-    return [item for item in first.values() if not (isinstance(item, CheckItem) and item.why_not_asked)]
+    return [item for item in first.values() if not (isinstance(item, CheckItem) and item.why_not_queried)]
 
 
 def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:

@@ -110,7 +110,7 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
         evidence_by_node = {
-            target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets
+            target.name: evidence.get(target.name) or _not_queried(target.name) for target in cluster.targets
         }
         config.stash[NODES] = nodes(
             cluster,
@@ -123,7 +123,7 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
     return config.stash[NODES]
 
 
-def _not_asked(name: str) -> NodeEvidence:
+def _not_queried(name: str) -> NodeEvidence:
     return NodeEvidence(name, unreached=Unreached.LOST, detail="the run ended before this node answered")
 
 

@@ -19,13 +19,13 @@ _KIND = re.compile(r"_(AllReduce|AllGather|ReduceScatter|AllToAll|AlltoAll)_")
 
 
 @lru_cache(maxsize=1024)
-def ends_together(name: str) -> bool:
+def is_synchronizing(name: str) -> bool:
     """Whether a collective with this NCCL or PyTorch name ends on all ranks at once."""
     return bool(_TOGETHER.match(_letters(name)))
 
 
 @lru_cache(maxsize=1024)
-def ends_apart(name: str) -> bool:
+def has_root_or_peer(name: str) -> bool:
     """Whether it is known to have a root, or two ranks: it may end on one while others still wait."""
     return bool(_APART.match(_letters(name)))
 
@@ -104,7 +104,7 @@ class Arrivals:
 
     def add(self, call: CollectiveCall) -> None:
         """Add a rank's record."""
-        is_fit = ends_together(call.kind)
+        is_fit = is_synchronizing(call.kind)
         unfit = call.unfit or ("" if call.source == BY_GPU else " that a CPU timed")
         if not is_fit or unfit:
             kind = f"{call.kind}{unfit if is_fit else ''}"

@@ -53,13 +53,13 @@ def stem_of(path: Path) -> str:
 
 def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
     """For files whose names differ in no number, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`."""
-    alike: dict[str, list[Path]] = {}
+    by_stem: dict[str, list[Path]] = {}
     for path in paths:
         stem = stem_of(path)
         if not any(letter.isdecimal() for letter in stem):
-            alike.setdefault(stem, []).append(path.absolute())
+            by_stem.setdefault(stem, []).append(path.absolute())
     folders: dict[Path, str] = {}
-    for files in alike.values():
+    for files in by_stem.values():
         if len({path.parent for path in files}) > 1:
             depth = len(Path(os.path.commonpath([path.parent for path in files])).parts)
             folders |= {path: path.parts[depth] for path in files if len(path.parts) > depth + 1}

@@ -1,4 +1,4 @@
-"""Losses, or gradient norms, over the steps of a run: merged into as few stretches as can be drawn."""
+"""Losses, or gradient norms, over the steps of a run: merged into as few intervals as can be drawn."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-MAX_STRETCHES = 600  # of a curve; above this, neighbours are merged
+MAX_INTERVALS = 600  # of a curve; above this, neighbours are merged
 LARGEST = 1e300  # maximum drawn, so that differences are finite
 FARTHEST = 1e18  # maximum step or epoch
 
 
 @dataclass(slots=True)
-class Stretch:
+class Interval:
     """Lines of neighbouring steps, from all logs: their range, and their lowest, mean and highest number."""
 
     begin: float
@@ -39,7 +39,7 @@ class Stretch:
             self.lines += 1
             self.mean += (value - self.mean) / self.lines
 
-    def join(self, other: Stretch) -> None:
+    def join(self, other: Interval) -> None:
         """Merge another."""
         self.begin, self.end = min(self.begin, other.begin), max(self.end, other.end)
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
@@ -51,30 +51,30 @@ class Stretch:
 
 @dataclass(slots=True)
 class LossCurve:
-    """All lines, in any order, in at most so many stretches of equal width."""
+    """All lines, in any order, in at most so many intervals of equal width."""
 
     width: float = 1.0
-    _stretches: dict[float, Stretch] = field(default_factory=dict)
+    _intervals: dict[float, Interval] = field(default_factory=dict)
 
     def add(self, position: float, value: float, *, is_wrong: bool) -> None:
-        """Add a line: its step or epoch, and its number; `is_wrong` as for a stretch."""
+        """Add a line: its step or epoch, and its number; `is_wrong` as for a interval."""
         at = max(-FARTHEST, min(FARTHEST, position))
         number = at // self.width
-        stretch = self._stretches.get(number)
-        if stretch is None:
-            stretch = self._stretches[number] = Stretch(at, at)
-        stretch.add(at, value, is_wrong=is_wrong)
-        while len(self._stretches) > MAX_STRETCHES:
+        interval = self._intervals.get(number)
+        if interval is None:
+            interval = self._intervals[number] = Interval(at, at)
+        interval.add(at, value, is_wrong=is_wrong)
+        while len(self._intervals) > MAX_INTERVALS:
             self.width *= 2
-            before, self._stretches = self._stretches, {}
+            before, self._intervals = self._intervals, {}
             for other in before.values():
                 self._join(other)
 
-    def _join(self, stretch: Stretch) -> None:
-        known = self._stretches.setdefault(stretch.begin // self.width, stretch)
-        if known is not stretch:
-            known.join(stretch)
+    def _join(self, interval: Interval) -> None:
+        known = self._intervals.setdefault(interval.begin // self.width, interval)
+        if known is not interval:
+            known.join(interval)
 
-    def __iter__(self) -> Iterator[Stretch]:
-        """Its stretches in order."""
-        return (stretch for _, stretch in sorted(self._stretches.items()))
+    def __iter__(self) -> Iterator[Interval]:
+        """Its intervals in order."""
+        return (interval for _, interval in sorted(self._intervals.items()))

@@ -117,10 +117,10 @@ class LossSeries:
         """Whether it begins after the other's first line, and ends after its last."""
         if not (self.first and self.last and other.first and other.last):
             return False
-        is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
-        return is_alike and self.first > other.first and self.last > other.last
+        has_same_axis = self.first[0] == other.first[0]  # both by step, or by epoch
+        return has_same_axis and self.first > other.first and self.last > other.last
 
-    def ends_near(self, position: tuple[bool, float]) -> bool:
+    def may_continue_at(self, position: tuple[bool, float]) -> bool:
         """Whether another log that begins there may continue it: from its end, or from an earlier checkpoint."""
         if not self.last or self.last[0] != position[0]:
             return False
@@ -186,7 +186,7 @@ class Losses:
         series = kind[key] = LossSeries()
         logs = self._logs.get(line.rank, {}).items() if key in self._printed else ()
         before = [kind[of] for (_, by), of in logs if by == line.printed_by and of != key and of in kind]
-        if before and before[-1].ends_near(line.position) and not line.begins:
+        if before and before[-1].may_continue_at(line.position) and not line.begins:
             series.window.go_on(before[-1].window, line.position[1])
         return series
 

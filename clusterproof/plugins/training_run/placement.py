@@ -88,9 +88,9 @@ def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
 
 def _numbered(placement: Placement, recorded: Mapping[int, Placement]) -> Placement:
     """With GPU numbers, if the ranks of a node are consecutive: the first rank has the first GPU."""
-    of_node = sorted(other.rank for other in recorded.values() if other.node == placement.node)
-    follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
-    return Placement(placement.rank, placement.node, placement.rank - of_node[0]) if follow else placement
+    ranks = sorted(other.rank for other in recorded.values() if other.node == placement.node)
+    follow = ranks == list(range(ranks[0], ranks[0] + len(ranks)))
+    return Placement(placement.rank, placement.node, placement.rank - ranks[0]) if follow else placement
 
 
 def number_of(gpu: object) -> int | None:

@@ -240,13 +240,13 @@ class TrainingRun:
         return usually_last(recorded_by(self.data), self.threshold("run.certain_errors"))
 
     @property
-    def usual_swing(self) -> float:
+    def median_swing(self) -> float:
         """How far the ninetieth percentile of a rank's compute is above its median. Raises as `ranks`."""
         if len(self.computed) < 2:
             raise NotApplicable(ONE_RANK)
         if not self.paces:
             raise NotApplicable("one rank a stage: there is no other to compare it with")
-        return median(pace.usual_swing for pace in self.paces.values())
+        return median(pace.median_swing for pace in self.paces.values())
 
     @property
     def ranks(self) -> tuple[RankOfRun, ...]:

@@ -80,8 +80,8 @@ def probe_nodes(
     def answered(target: Target, answer: Answer) -> None:
         now = time.time()
         evidence = evidence_of(target, answer, to_run.nonce, collectors)
-        asked_at = (now - answer.seconds if answer.seconds else began) - answer.age_s
-        evidence = replace(evidence, asked=asked_at, answered=now)
+        requested_at = (now - answer.seconds if answer.seconds else began) - answer.age_s
+        evidence = replace(evidence, asked=requested_at, answered=now)
         with lock:
             gathered[target.name] = on_answer(evidence) or evidence
 

@@ -106,7 +106,7 @@ class _Connection:
 
     address: str
     since_s: float
-    has_asked: bool = False
+    has_request: bool = False
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -167,7 +167,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         with self._lock:
             self._answered.add(request)
             if request in self._open:
-                self._open[request].has_asked = True
+                self._open[request].has_request = True
 
     def _release(self, given: _Connection) -> None:
         """Release whoever waits for this connection's client."""
@@ -182,7 +182,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 def connections_to_drop(connections: Iterable[_Connection]) -> list[_Connection]:
     """The connections to drop, per address or in all: first those without a complete request, the oldest first."""
-    left = sorted(connections, key=lambda connection: (connection.has_asked, connection.since_s))
+    left = sorted(connections, key=lambda connection: (connection.has_request, connection.since_s))
     newest = max(left, key=lambda connection: connection.since_s)
     of_one = [connection for connection in left if connection.address == newest.address and connection is not newest]
     gone = of_one[: max(0, len(of_one) + 1 - MAX_PER_ADDRESS)]

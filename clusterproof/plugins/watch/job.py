@@ -105,7 +105,7 @@ class JobMonitor:
         self._outage = Outage(
             say, "whether the job runs is not known: {why}; watching goes on", "whether the job runs is known again"
         )
-        self._asked, self._is_closed = threading.Event(), threading.Event()
+        self._query_due, self._is_closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="watch-job", daemon=True)
 
     def __enter__(self) -> JobMonitor:
@@ -114,11 +114,11 @@ class JobMonitor:
 
     def __exit__(self, *_: object) -> None:
         self._is_closed.set()
-        self._asked.set()
+        self._query_due.set()
 
     def query_soon(self) -> None:
         """Query soon: a connection has ended, and the job may have too."""
-        self._asked.set()
+        self._query_due.set()
 
     def _keep(self) -> None:
         while not self._is_closed.wait(MIN_S):
@@ -132,8 +132,8 @@ class JobMonitor:
                 self._look(state)
             except Exception as problem:  # no answer, or a bug of ours: neither ends the watch
                 self._outage.failed(problem)
-            self._asked.wait(ASK_S)
-            self._asked.clear()
+            self._query_due.wait(ASK_S)
+            self._query_due.clear()
 
     def _look(self, state: str) -> None:
         halted = state if state in HALTED else ""

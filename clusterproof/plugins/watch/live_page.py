@@ -84,7 +84,9 @@ class LivePage:
     def results(self) -> list[Result]:
         """All current results, of checks and of the samples' rules."""
         of_nodes = list(self._results.copy().values())
-        latest = [result for of_node in of_nodes for results in of_node.values() for result in results]
+        latest = [
+            result for results_by_check in of_nodes for results in results_by_check.values() for result in results
+        ]
         is_open = list(self._is_open())
         return [*self._with_open(latest, is_open), *_sampled_results(is_open)]
 

@@ -26,7 +26,7 @@ SUMMED: Mapping[str, float] = {
     "capped": 0.01,  # % → seconds
     "slowed": 0.01,
 }
-_INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
+_INDEX = {column: index for index, column in enumerate(GPU_COLUMNS)}
 _summable = itemgetter(*map(_INDEX.__getitem__, SUMMED))
 NOTHING = (None,) * len(SUMMED)
 
@@ -136,7 +136,7 @@ _COUNTERS = (
     _Series(_ECC, _ECC_WORDS, "ecc_corrected", labels={"error": "corrected"}),
     _Series("nvlink_errors", "Errors of all its NVLinks since their counters began.", "link_errors"),
 )
-_SUMS = {column: place for place, column in enumerate(SUMMED)}
+_SUMS = {column: index for index, column in enumerate(SUMMED)}
 
 
 class Metrics(Collector):

@@ -109,21 +109,21 @@ class UncheckedNodes:
 class Outage:
     """The outage of one part of the watch."""
 
-    def __init__(self, say: Callable[[str], object], begins: str, ends: str) -> None:
-        """`begins`: the message with a placeholder for the reason, `{why}`."""
-        self._say, self._begins, self._ends = say, begins, ends
+    def __init__(self, say: Callable[[str], object], failure: str, recovery: str) -> None:
+        """`failure`: the message with a placeholder for the reason, `{why}`."""
+        self._say, self._failure, self._recovery = say, failure, recovery
         self.is_failing = False
 
     def failed(self, why: object) -> None:
         """Record a failure."""
         if not self.is_failing:
-            self._say(self._begins.replace(WHY, in_one_line(why)))
+            self._say(self._failure.replace(WHY, in_one_line(why)))
         self.is_failing = True
 
     def worked(self) -> None:
         """Record a success."""
         if self.is_failing:
-            self._say(self._ends)
+            self._say(self._recovery)
         self.is_failing = False
 
 

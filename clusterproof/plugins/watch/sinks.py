@@ -170,7 +170,7 @@ class Sinks:
         )
 
     def _open_now(self) -> Iterator[tuple[Key, RuleResult]]:
-        return (item for of_node in list(self._open_of.values()) for item in of_node.items())
+        return (item for results in list(self._open_of.values()) for item in results.items())
 
     def _notified(self) -> Mapping[str, int]:
         return {

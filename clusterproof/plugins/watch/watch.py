@@ -232,16 +232,16 @@ class Watch:
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
-        is_asked = bool(node.slowed or was_slowed)  # once more after it is over
-        return changes + self._slowdowns(name, now, is_asked=is_asked, is_late=GPU_SOURCE in tick.late)
+        is_reevaluated = bool(node.slowed or was_slowed)  # once more after it is over
+        return changes + self._slowdowns(name, now, is_reevaluated=is_reevaluated, is_late=GPU_SOURCE in tick.late)
 
-    def _slowdowns(self, name: str, now: float, *, is_asked: bool, is_late: bool) -> list[Change]:
+    def _slowdowns(self, name: str, now: float, *, is_reevaluated: bool, is_late: bool) -> list[Change]:
         """Evaluate transient conditions; of what is not known now, nothing is over."""
         slowed: RuleResults = {}
         rules, unknown = LASTING, frozenset[tuple[str, str]]()
-        if is_asked and self.evaluator.knows(name):
+        if is_reevaluated and self.evaluator.knows(name):
             rules, slowed, unknown = self.evaluator.reevaluate(name, LASTING)
-        elif is_asked:
+        elif is_reevaluated:
             rules = frozenset()
         rules = frozenset() if is_late else rules
         return self.states.tick(name, rules, slowed, now, self.timing.slowdown_opens_ticks, unknown)

@@ -148,15 +148,15 @@ def _messages(results: Sequence[Result], checks: dict[str, Result], nodes: dict[
     """
     numbers = {check: number for number, check in enumerate(checks)}
     by_hand = {check: _by_hand(result, nodes) for check, result in checks.items()}
-    alike: dict[tuple[Verdict, str, str, tuple[str, ...]], list[int]] = defaultdict(list)
+    nodes_by_message: dict[tuple[Verdict, str, str, tuple[str, ...]], list[int]] = defaultdict(list)
     for result in results:
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
             both = zip(_by_hand(result, nodes), by_hand[result.check], strict=True)
             own = tuple("" if text == of_check else text for text, of_check in both)
             message = _for_any_node(result.message, result, nodes)
-            alike[result.verdict, result.check, message, own if any(own) else ()].append(number)
-    worst_first = sorted(alike.items(), key=lambda entry: _WORST_FIRST.index(entry[0][0]))
+            nodes_by_message[result.verdict, result.check, message, own if any(own) else ()].append(number)
+    worst_first = sorted(nodes_by_message.items(), key=lambda entry: _WORST_FIRST.index(entry[0][0]))
     left_chars = MAX_OF_ALL
     raw: list[list[Any]] = []
     for (verdict, check, message, _), where in worst_first:

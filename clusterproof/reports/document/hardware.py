@@ -164,13 +164,13 @@ def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
     records = [_gpus(node) for node in run.nodes.values()]
     rows = []
     for measure in MEASURES:
-        values = [_of_node(measure, gpus) for gpus in records]
+        values = [_values_by_gpu(measure, gpus) for gpus in records]
         if any(value is not None for row in values for value in row):
             rows.append([measure.title, measure.unit, measure.span, [pooled(row) for row in values]])
     return rows
 
 
-def _of_node(measure: HardwareMeasure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
+def _values_by_gpu(measure: HardwareMeasure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
     return [measure.read(gpus[index]) if index in gpus else None for index in range(max(gpus, default=-1) + 1)]
 
 

@@ -11,7 +11,7 @@ from statistics import median
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import weighted_median
-from clusterproof.plugins.training_run.loss_curve import Stretch
+from clusterproof.plugins.training_run.loss_curve import Interval
 from clusterproof.plugins.training_run.loss_window import WINDOW
 from clusterproof.plugins.training_run.losses import LOSS, NORM, Losses
 from clusterproof.plugins.training_run.rules.steps import StepTime
@@ -40,18 +40,18 @@ class StepAxis:
 
     def with_losses(self, losses: Losses) -> StepAxis:
         """The axis extended by the losses; unchanged if either would only be a sliver of it."""
-        stretches = [stretch for (_, is_step), curve in losses.curves.items() if is_step for stretch in curve]
-        if not stretches:
+        intervals = [interval for (_, is_step), curve in losses.curves.items() if is_step for interval in curve]
+        if not intervals:
             return self
-        theirs = axis_of(stretches)
+        theirs = axis_of(intervals)
         both = StepAxis(min(self.first, theirs.first), max(self.last, theirs.last))
         least = MIN_SHARED * (both.last - both.first)
         return both if min(self.last - self.first, theirs.last - theirs.first) >= least else self
 
 
-def axis_of(stretches: Sequence[Stretch]) -> StepAxis:
+def axis_of(intervals: Sequence[Interval]) -> StepAxis:
     """The axis for these values, at least one wide."""
-    return StepAxis(min(stretch.begin for stretch in stretches), max(stretch.end for stretch in stretches))
+    return StepAxis(min(interval.begin for interval in intervals), max(interval.end for interval in intervals))
 
 
 @record
@@ -90,13 +90,13 @@ def losses_drawn(run: TrainingRun, axis: StepAxis | None, slow: Sequence[StepTim
     marks = _marks(run)
     drawn = []
     for (kind, is_step), curve in sorted(run.data.losses.curves.items()):
-        stretches = list(curve)
-        own = axis_of(stretches)
+        intervals = list(curve)
+        own = axis_of(intervals)
         is_on_it = is_step and axis is not None and axis.first <= own.first and own.last <= axis.last
         named = [mark for mark in marks if (mark.kind, mark.is_step) == (kind, is_step)]
         shown = axis if axis is not None and is_on_it else own
         drawn.append(
-            _Drawing(kind, "step" if is_step else "epoch", stretches, shown, _scale(stretches)).figure(
+            _Drawing(kind, "step" if is_step else "epoch", intervals, shown, _scale(intervals)).figure(
                 named, slow if is_on_it else ()
             )
         )
@@ -147,18 +147,18 @@ class _Drawing:
 
     kind: str
     unit: str  # step, epoch
-    stretches: Sequence[Stretch]
+    intervals: Sequence[Interval]
     axis: StepAxis
     scale: tuple[float, float]  # the lowest and highest numbers shown
 
     def figure(self, marks: Sequence[Mark], slow: Sequence[StepTime]) -> str:
         """The chart, its caption, and its legend."""
         steps = "".join(f"M{self.axis.x(step.step):.1f} -6V{HEIGHT + 4}" for step in slow[:MAX_MARKS])
-        wrong = "".join(f"M{self._across(stretch, -3)}" for stretch in self.stretches if stretch.wrong)
+        wrong = "".join(f"M{self._across(interval, -3)}" for interval in self.intervals if interval.wrong)
         leaps = sorted((mark for mark in marks if mark.value is not None), key=lambda mark: -(mark.value or 0.0))
         spikes = "".join(map(self._spike, leaps[:MAX_SPIKES]))
-        runs = list(_unbroken(self.stretches))
-        area = "".join(self._area(run) for run in runs if any(stretch.low < stretch.high for stretch in run))
+        runs = list(_unbroken(self.intervals))
+        area = "".join(self._area(run) for run in runs if any(interval.low < interval.high for interval in run))
         line = "".join(self._line(run) for run in runs)
         means = (
             (steps, "vertical lines: far longer steps"),
@@ -179,15 +179,15 @@ class _Drawing:
     @property
     def _caption(self) -> str:
         """`loss by step: 980 lines, 2.1 to 30.6, cut at 16; nan or inf in 20 lines`."""
-        known = [stretch for stretch in self.stretches if stretch.lines]
+        known = [interval for interval in self.intervals if interval.lines]
         caption = f"{self.kind} by {self.unit}"
         if known:
-            low, high = min(stretch.low for stretch in known), max(stretch.high for stretch in known)
-            lines = number_of(sum(stretch.lines for stretch in known), "line")
+            low, high = min(interval.low for interval in known), max(interval.high for interval in known)
+            lines = number_of(sum(interval.lines for interval in known), "line")
             caption += f": {lines}, {low:.3g}" + (f" to {high:.3g}" if low < high else "")
             cut = [f"{end:.3g}" for end, whole in zip(self.scale, (low, high), strict=True) if end != whole]
             caption += f", cut at {' and '.join(cut)}" if cut else ""
-        wrong = sum(stretch.wrong for stretch in self.stretches)
+        wrong = sum(interval.wrong for interval in self.intervals)
         return f"{caption}; nan or inf in {number_of(wrong, 'line')}" if wrong else caption
 
     def _at(self, position: float) -> str:
@@ -197,20 +197,20 @@ class _Drawing:
         low, high = self.scale
         return HEIGHT * (1 - (min(max(value, low), high) - low) / (high - low)) if high > low else HEIGHT / 2
 
-    def _across(self, stretch: Stretch, y: float) -> str:
-        begin = min(self.axis.x(stretch.begin), WIDTH - STROKE)
-        return f"{begin:.1f} {y:.1f}H{max(self.axis.x(stretch.end), begin + STROKE):.1f}"
+    def _across(self, interval: Interval, y: float) -> str:
+        begin = min(self.axis.x(interval.begin), WIDTH - STROKE)
+        return f"{begin:.1f} {y:.1f}H{max(self.axis.x(interval.end), begin + STROKE):.1f}"
 
-    def _line(self, run: Sequence[Stretch]) -> str:
+    def _line(self, run: Sequence[Interval]) -> str:
         if len(run) == 1:
             return f"M{self._across(run[0], self._y(run[0].mean))}"
-        points = (f"{self.axis.x(stretch.middle):.1f} {self._y(stretch.mean):.1f}" for stretch in run)
+        points = (f"{self.axis.x(interval.middle):.1f} {self._y(interval.mean):.1f}" for interval in run)
         return "M" + "L".join(points)
 
-    def _area(self, run: Sequence[Stretch]) -> str:
+    def _area(self, run: Sequence[Interval]) -> str:
         """The range between lowest and highest."""
-        above = [f"{self.axis.x(stretch.middle):.1f} {self._y(stretch.high):.1f}" for stretch in run]
-        below = [f"{self.axis.x(stretch.middle):.1f} {self._y(stretch.low):.1f}" for stretch in reversed(run)]
+        above = [f"{self.axis.x(interval.middle):.1f} {self._y(interval.high):.1f}" for interval in run]
+        below = [f"{self.axis.x(interval.middle):.1f} {self._y(interval.low):.1f}" for interval in reversed(run)]
         return f"M{'L'.join([*above, *below])}Z"
 
     def _spike(self, mark: Mark) -> str:
@@ -218,10 +218,10 @@ class _Drawing:
         return f'<path class="spike" d="M{at}h0"><title>{escape(f"{mark.description} at {mark.at}")}</title></path>'
 
 
-def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
+def _scale(intervals: Sequence[Interval]) -> tuple[float, float]:
     """The lowest and highest numbers to show: a few outliers must not flatten the rest."""
-    known = [stretch for stretch in stretches if stretch.lines]
-    lows, highs = sorted(stretch.low for stretch in known), sorted(stretch.high for stretch in known)
+    known = [interval for interval in intervals if interval.lines]
+    lows, highs = sorted(interval.low for interval in known), sorted(interval.high for interval in known)
     if not known:
         return 0.0, 0.0
     rest = int(BULK * len(known))
@@ -229,20 +229,20 @@ def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
     return (max(lows[0], lows[rest] - more), min(highs[-1], highs[-1 - rest] + more)) if more else (lows[0], highs[-1])
 
 
-def _unbroken(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
+def _unbroken(intervals: Sequence[Interval]) -> Iterator[list[Interval]]:
     """Sequences without gaps or non-numbers."""
     max_gap = (
-        GAP * median(later.middle - earlier.middle for earlier, later in pairwise(stretches))
-        if len(stretches) > 1
+        GAP * median(later.middle - earlier.middle for earlier, later in pairwise(intervals))
+        if len(intervals) > 1
         else 0.0
     )
-    run: list[Stretch] = []
-    for stretch in stretches:
-        if run and (not stretch.lines or stretch.middle - run[-1].middle > max_gap):
+    run: list[Interval] = []
+    for interval in intervals:
+        if run and (not interval.lines or interval.middle - run[-1].middle > max_gap):
             yield run
             run = []
-        if stretch.lines:
-            run.append(stretch)
+        if interval.lines:
+            run.append(interval)
     if run:
         yield run
 
@@ -251,14 +251,16 @@ def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
     """The findings, with the durations of their steps."""
     if not marks:
         return ""
-    usual = weighted_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
+    median_s = weighted_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
     ends = [step.step for step in series]
     rows = []
     for mark in sorted(marks, key=lambda mark: (not mark.is_step, mark.position))[:MAX_ROWS]:
         after = bisect_left(ends, mark.position) if mark.is_step else len(ends)
         step = series[after] if after < len(ends) and series[after].first <= mark.position else None
         lasted = (
-            (in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "") if step else ("not known", "")
+            (in_seconds(step.seconds), f"{step.seconds / median_s:.1f}" if median_s else "")
+            if step
+            else ("not known", "")
         )
         rows.append((mark.at, mark.description, *lasted))
     more = f"; {len(marks) - MAX_ROWS:,} more" if len(marks) > MAX_ROWS else ""

@@ -74,14 +74,14 @@ def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
 
 def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
     """Equal devices share a row."""
-    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    by_values: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for device in records(value_of(node, "rdma").get("devices")):
         ports = records(device.get("ports"))
         states, rates = (", ".join(filter(None, (_cell(port.get(key)) for port in ports))) for key in ("state", "rate"))
-        alike[_cell(device.get("driver")), _cell(device.get("firmware")), states, rates].append(
+        by_values[_cell(device.get("driver")), _cell(device.get("firmware")), states, rates].append(
             _cell(device.get("name"))
         )
-    return tuple((_cell(fold(names)), str(len(names)), *rest) for rest, names in alike.items())
+    return tuple((_cell(fold(names)), str(len(names)), *rest) for rest, names in by_values.items())
 
 
 def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:

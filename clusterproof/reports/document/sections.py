@@ -18,7 +18,7 @@ from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.hardware import gpus_section, versions_section
 from clusterproof.reports.document.node_map import map_section
 from clusterproof.reports.document.trend import trend_section
-from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
+from clusterproof.reports.findings import missing_evidence_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.run import Run, Since
@@ -61,8 +61,8 @@ def _findings(run: Run) -> Section | None:
     return Section("findings", "Findings", "".join(blocks) or nothing)
 
 
-def _gaps(run: Run) -> Section | None:
-    blocks = [gap_block(gap) for gap in gaps_in_short(run.results)]
+def _missing_evidence(run: Run) -> Section | None:
+    blocks = [gap_block(gap) for gap in missing_evidence_in_short(run.results)]
     count = f"{len(blocks)} reasons" if len(blocks) > 1 else "one reason"
     is_open = " open" if not any(result.verdict is Verdict.FAIL for result in run.results) else ""
     missing = sum(1 for _ in with_verdict(run.results, Verdict.INCOMPLETE))
@@ -86,7 +86,7 @@ def _since(run: Run) -> Section | None:
 
 def _changed(since: Since, *kinds: str) -> str:
     return "".join(
-        f"<li{of_nodes([whose[1]]) if (whose := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
+        f"<li{of_nodes([match[1]]) if (match := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
         for line in since.lines(*kinds)[:MAX_ROWS]
     )
 
@@ -167,7 +167,7 @@ def _reason(row: tuple[str, Sequence[Result]]) -> tuple[str, str, str]:
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
     map_section,
     _findings,
-    _gaps,
+    _missing_evidence,
     _since,
     trend_section,
     _grid,
@@ -187,5 +187,8 @@ def sections(run: Run) -> list[Section]:
     tasks = to_do(run.results, run.facts.catalog)
     if any(with_verdict(run.results, Verdict.FAIL)) or (tasks and tasks[0].action == LOOK_AT):
         return [section for make in SECTIONS if (section := make(run))]
-    swapped: dict[object, Callable[[Run], Section | None]] = {_findings: _gaps, _gaps: _findings}
+    swapped: dict[object, Callable[[Run], Section | None]] = {
+        _findings: _missing_evidence,
+        _missing_evidence: _findings,
+    }
     return [section for make in SECTIONS if (section := swapped.get(make, make)(run))]

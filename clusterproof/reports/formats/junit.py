@@ -130,15 +130,15 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
         count = Counter(result.verdict for result in results)
         return ["\n".join(f"{verdict.value}: {number_of(number, 'check')}" for verdict, number in count.items())]
     groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
-    alike: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
+    by_cause: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
     is_of_node = len({result.check for result in results}) > 1
     for result in sorted(shown or results, key=lambda result: result.verdict.rank):
         if is_of_node and result.verdict is Verdict.INCOMPLETE and result.cause:
-            alike[result.cause].append(result.check)
+            by_cause[result.cause].append(result.check)
         else:
             groups[result.verdict, result.check].append(result)
     incomplete = Verdict.INCOMPLETE.value
-    causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in alike.items()]
+    causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in by_cause.items()]
     return [*(_text(check, verdict, group) for (verdict, check), group in groups.items()), *causes]
 
 
@@ -170,16 +170,16 @@ def _text(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
     )
     if verdict not in _NOTABLE:
         return "\n".join(_rows(about))
-    alike: dict[str, list[str]] = defaultdict(list)
+    by_line: dict[str, list[str]] = defaultdict(list)
     for result in results:
         for line in filter(None, result.message.split("\n")):
-            alike[line].append(result.node)
+            by_line[line].append(result.node)
     seen = [
         f"{within(fold(names), MAX_NODES)}: {shortened(line, MAX_WORDS)}"
-        for line, names in list(alike.items())[:MAX_LINES]
+        for line, names in list(by_line.items())[:MAX_LINES]
     ]
-    if len(alike) > MAX_LINES:
-        seen.append(f"… and {number_of(len(alike) - MAX_LINES, 'more line')}; results.jsonl has all")
+    if len(by_line) > MAX_LINES:
+        seen.append(f"… and {number_of(len(by_line) - MAX_LINES, 'more line')}; results.jsonl has all")
     rows = (
         ("looks at", first.title),
         ("by hand", first.evidence),

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import cluster_state, cut_of, headline
-from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
+from clusterproof.reports.findings import FindingGroup, Gap, findings, missing_evidence_in_short, shortened
 from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
@@ -78,7 +78,7 @@ def _code(text: str) -> str:
 def _table(run: Run) -> Iterator[str]:
     rows = [
         *_rows(run.findings(Verdict.FAIL), Verdict.FAIL),
-        *_rows_of_gaps(gaps_in_short(run.results)),
+        *_rows_of_missing(missing_evidence_in_short(run.results)),
         *_rows(run.findings(Verdict.CONCERN), Verdict.CONCERN),
     ]
     if rows:
@@ -95,13 +95,13 @@ def _rows(findings: Sequence[FindingGroup], verdict: Verdict) -> Iterator[str]:
         yield _row(verdict, f"… and {len(findings) - MAX_FINDINGS} more", "", "", "")
 
 
-def _rows_of_gaps(gaps_of_run: Sequence[Gap]) -> Iterator[str]:
-    for gap in gaps_of_run[:MAX_FINDINGS]:
+def _rows_of_missing(missing: Sequence[Gap]) -> Iterator[str]:
+    for gap in missing[:MAX_FINDINGS]:
         nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
         message = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
         yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, message, "")
-    if len(gaps_of_run) > MAX_FINDINGS:
-        yield _row(Verdict.INCOMPLETE, f"… and {number_of(len(gaps_of_run) - MAX_FINDINGS, 'more reason')}", "", "", "")
+    if len(missing) > MAX_FINDINGS:
+        yield _row(Verdict.INCOMPLETE, f"… and {number_of(len(missing) - MAX_FINDINGS, 'more reason')}", "", "", "")
 
 
 def _row(verdict: Verdict, *cells: str) -> str:
@@ -110,7 +110,7 @@ def _row(verdict: Verdict, *cells: str) -> str:
 
 def _details(run: Run) -> Iterator[str]:
     yield from _details_of(run, Verdict.FAIL)
-    for gap in gaps_in_short(run.results)[:MAX_FINDINGS]:
+    for gap in missing_evidence_in_short(run.results)[:MAX_FINDINGS]:
         if gap.of_reaching:
             lines = [shortened(line, MAX_WORDS) for line in gap.messages]
             yield _detail(gap.of_reaching[:1], lines, Verdict.INCOMPLETE)
@@ -176,8 +176,8 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
         yield f"::error title=clusterproof::{_escaped(cut.description, _IN_WORDS)}"
     for verdict, kind in _KINDS.items():
         found = findings(results, verdict, catalog)
-        room = MAX_EACH - bool(cut and verdict is Verdict.FAIL)
-        shown = len(found) if len(found) <= room else room - 1
+        limit = MAX_EACH - bool(cut and verdict is Verdict.FAIL)
+        shown = len(found) if len(found) <= limit else limit - 1
         for finding in found[:shown]:
             where = finding.where(within(finding.nodes, ANNOTATED_NODES))
             message = "\n".join(

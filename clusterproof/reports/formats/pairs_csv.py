@@ -54,18 +54,18 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
         pair, busbw = measurement.pair, measurement.reading.busbw_gb_per_s
         normal = campaign.normal_gb_per_s(pair) if busbw else None
         share = f"{busbw / normal:.4f}" if busbw and normal else ""
-        ends = _cell(pair.a), _cell(pair.b), measurement.round + 1
-        yield _row(str(pair), ends, measurement.at_once, share, measurement.reading, 2)
+        identity = _cell(pair.a), _cell(pair.b), measurement.round + 1
+        yield _row(str(pair), identity, measurement.at_once, share, measurement.reading, 2)
     for group in campaign.journal.groups:
         yield _row(str(group.group), ("", "", ""), group.at_once, "", group.reading, len(group.group.nodes))
 
 
 def _row(
-    name: str, ends: tuple[object, ...], at_once: int, share: str, reading: Reading, nodes: int
+    name: str, identity: tuple[object, ...], at_once: int, share: str, reading: Reading, nodes: int
 ) -> tuple[object, ...]:
     return (
         _cell(name),
-        *ends,
+        *identity,
         at_once,
         _number(reading.busbw_gb_per_s),
         share,

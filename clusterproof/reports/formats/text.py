@@ -9,7 +9,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import cluster_state, headline
-from clusterproof.reports.findings import FindingGroup, gaps_in_short, shortened
+from clusterproof.reports.findings import FindingGroup, missing_evidence_in_short, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
@@ -32,7 +32,7 @@ def text(run: Run) -> str:
         *_commands(run),
         *_since(run),
         *_findings(run, Verdict.FAIL),
-        *_gaps(run),
+        *_missing_evidence(run),
         *_findings(run, Verdict.CONCERN),
         *_again(run),
         [f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}"],
@@ -76,9 +76,9 @@ def _finding(finding: FindingGroup, verdict: Verdict) -> list[str]:
     return [line for line in entry if line]
 
 
-def _gaps(run: Run) -> Iterator[list[str]]:
-    gaps = gaps_in_short(run.results)
-    for gap in gaps[:MAX_FINDINGS]:
+def _missing_evidence(run: Run) -> Iterator[list[str]]:
+    missing = missing_evidence_in_short(run.results)
+    for gap in missing[:MAX_FINDINGS]:
         cause = shortened(gap.cause, MAX_WORDS)
         remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]
         entry = [
@@ -87,8 +87,8 @@ def _gaps(run: Run) -> Iterator[list[str]]:
             *remedies,
         ]
         yield [line for line in entry if line]
-    if len(gaps) > MAX_FINDINGS:
-        yield [f"{Verdict.INCOMPLETE.name} … for {number_of(len(gaps) - MAX_FINDINGS, 'more reason')}"]
+    if len(missing) > MAX_FINDINGS:
+        yield [f"{Verdict.INCOMPLETE.name} … for {number_of(len(missing) - MAX_FINDINGS, 'more reason')}"]
 
 
 def _again(run: Run) -> Iterator[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign, attributed
-from clusterproof.plugins.benchmarks.launchers.two_ends import reading_of
+from clusterproof.plugins.benchmarks.launchers.client_server import reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, not_reached, read, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.evidence import Unreached

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
+from clusterproof.plugins.benchmarks.launchers.client_server import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, shell_in_pod, start_shell
-from clusterproof.plugins.benchmarks.launchers.two_ends import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test
 from clusterproof.plugins.evidence.pairs import NodeGroup, Pair, Reading
@@ -180,7 +180,7 @@ measured(mpirun(over_ssh(bed, meter, 600)), [Pair(*names[:2]), Pair(*names[2:])]
         ({"submit_host": "local"}, all_reduce(), "BySrun"),
         ({"submit_host": "ssh:login1"}, sending(), "BySrun"),
         ({}, all_reduce(), "by_mpirun"),
-        ({}, sending(), "two_ends"),
+        ({}, sending(), "client_and_servers"),
     ],
     ids=["ranks with Slurm", "two ends with Slurm", "ranks", "two ends"],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
@@ -174,7 +174,7 @@ def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured(v
 
 CONTROLLER = """
 import sys
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.evidence.pairs import Pair
 from tests.benchmarks.launchers.launched import measured, over_ssh, sending
 from types import SimpleNamespace

@@ -14,7 +14,7 @@ import pytest
 
 from bench.real_runs import torch_python
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.meters import NOT_FOUND, Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.exact import client, server

@@ -17,7 +17,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks, node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.findings import findings, missing_evidence
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
 from clusterproof.reports.formats.markdown import markdown
@@ -133,7 +133,7 @@ def everywhere(why: Unreached, count: int = 4) -> list[Result]:
 def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> None:
     [finding] = findings(everywhere(Unreached.REFUSED), Verdict.FAIL, PACKAGED)
     assert finding.suspicion == "all 4 nodes alike: look first at where you ask from: its key, user, network"
-    [gap] = gaps(everywhere(Unreached.AUTH))
+    [gap] = missing_evidence(everywhere(Unreached.AUTH))
     assert gap.suspicion == finding.suspicion
     screen = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), PACKAGED, 200))
     assert screen.startswith("CANNOT REACH  gpu[000-003] (auth)\nFIT           0 of 4 nodes\n")
@@ -144,7 +144,7 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
 @pytest.mark.parametrize("why", [Unreached.UNRECORDED, Unreached.NO_PYTHON, Unreached.DOWN])
 def test_what_all_nodes_or_their_recording_lack_is_not_looked_for_at_the_callers_side(why: Unreached) -> None:
     assert not any(finding.suspicion for finding in findings(everywhere(why), Verdict.FAIL, PACKAGED))
-    assert not any(gap.suspicion for gap in gaps(everywhere(why)))
+    assert not any(gap.suspicion for gap in missing_evidence(everywhere(why)))
 
 
 @pytest.mark.parametrize("form", [document, markdown, text], ids=lambda form: form.__name__)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import read
-from clusterproof.plugins.evidence.host.facts import ProcessLimits, newer
+from clusterproof.plugins.evidence.host.facts import ProcessLimits, newest_installed
 from clusterproof.plugins.evidence.host.facts_hardware import (
     MAX_CPUS,
     FrequencyPolicy,
@@ -66,12 +66,12 @@ def test_what_is_no_list_of_cpus_is_incomplete(data: object) -> None:
 def test_a_kernel_waits_only_where_it_is_newer_and_of_the_same_flavour(
     running: str, installed: list[str], waiting: str
 ) -> None:
-    assert newer(running, installed) == waiting
+    assert newest_installed(running, installed) == waiting
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=5))
 def test_the_kernel_that_runs_never_waits_for_itself(running: str, installed: list[str]) -> None:
-    assert newer(running, [*installed, running]) in ("", *set(installed) - {running})
+    assert newest_installed(running, [*installed, running]) in ("", *set(installed) - {running})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import threshold_row
-from clusterproof.plugins.catalog.log_forms import ends, log_forms, patterns
+from clusterproof.plugins.catalog.log_forms import log_forms, patterns, referenced_forms
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse as capture
@@ -70,7 +70,7 @@ def test_a_line_of_a_captured_log_is_the_same_as_one_that_is_read_live(line: Kno
 @lines
 def test_a_line_that_means_something_is_kept_by_the_probe(line: KnownLine) -> None:
     form = FORMS[line.form]
-    if form.name != OF_JOURNALCTL and (form.check or form.event or form.name in ends()):
+    if form.name != OF_JOURNALCTL and (form.check or form.event or form.name in referenced_forms()):
         assert Kept().of([(0.5, line.text.encode(), UNKNOWN)])["lines"] == [[0.5, line.text]]
 
 

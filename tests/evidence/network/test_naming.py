@@ -38,7 +38,7 @@ def dnsmasq() -> Iterator[str]:
     assert DNSMASQ
     with subprocess.Popen([DNSMASQ, *options, f"--listen-address={REAL}"], stderr=subprocess.DEVNULL) as server:
         try:
-            while not naming._asked(Node(collector_s=1.0), [REAL], "gpu001")[0]["answers"]:
+            while not naming._with_answers(Node(collector_s=1.0), [REAL], "gpu001")[0]["answers"]:
                 assert server.poll() is None
                 time.sleep(0.05)
             yield REAL
@@ -49,14 +49,14 @@ def dnsmasq() -> Iterator[str]:
 @needs_dnsmasq
 def test_a_real_nameserver_answers_whatever_it_knows(dnsmasq: str) -> None:
     for name in ("gpu001", "gpu001.example.org", "", "x" * 300, "\N{GREEK SMALL LETTER PI}"):
-        assert naming._asked(Node(), [dnsmasq], name) == [{"address": dnsmasq, "answers": True}]
+        assert naming._with_answers(Node(), [dnsmasq], name) == [{"address": dnsmasq, "answers": True}]
 
 
 def test_silence_and_what_is_no_address_are_no_answer() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
         mute.bind((SILENT, 0))
         servers = [SILENT, "not-an-address.example", "10.0.0.999"]
-        answers = naming._asked(Node(collector_s=0.2), servers, "gpu001")
+        answers = naming._with_answers(Node(collector_s=0.2), servers, "gpu001")
     assert answers == [{"address": server, "answers": False} for server in servers]
 
 

@@ -55,7 +55,7 @@ def test_why_they_could_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     def refused(*_: Any) -> bytes:
         raise TimeoutError
 
-    monkeypatch.setattr(collect_roce, "_asked", refused)
+    monkeypatch.setattr(collect_roce, "_ieee_answer", refused)
     reason = {"error": errno.errorcode[errno.EIO], "text": f"priorities of ens1np0: {'Input/output error'}"}
     assert read_priorities(Node(), "ens1np0") == {"pfc": reason, "dscp": reason}
 

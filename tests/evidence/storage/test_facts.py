@@ -17,7 +17,7 @@ from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.host.facts import Mount
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.storage.facts import is_network, is_read_only, mounted_alike
+from clusterproof.plugins.evidence.storage.facts import comparable, is_network, is_read_only
 from clusterproof.plugins.evidence.storage.facts_lustre import (
     CheckpointFolder,
     LustreClient,
@@ -191,8 +191,8 @@ def test_what_only_one_node_can_have_is_not_compared() -> None:
     nfs = {"path": "/home", "type": "nfs4", "source": "server:/home", "alive": "yes"}
     own = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.20,addr=10.0.0.7"})
     other = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.21,addr=10.0.0.8"})
-    assert mounted_alike(own) == mounted_alike(other)
-    assert mounted_alike(own)["/home options"] == "hard,rw"
+    assert comparable(own) == comparable(other)
+    assert comparable(own)["/home options"] == "hard,rw"
 
 
 def test_file_systems_that_others_serve_are_known() -> None:

@@ -41,9 +41,9 @@ def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s
     began = time.monotonic()
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")
     try:
-        asked = {name: pool.submit(_collector, name, account, cluster) for name in names}
+        futures = {name: pool.submit(_collector, name, account, cluster) for name in names}
         collected: dict[str, Collected] = {}
-        for name, answer in asked.items():
+        for name, answer in futures.items():
             try:
                 collected[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
             except TooLate:

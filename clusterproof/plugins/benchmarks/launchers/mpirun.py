@@ -12,16 +12,16 @@ from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
 from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
-from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
-from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import (
+from clusterproof.plugins.benchmarks.launchers.client_server import (
     MAX_ADDRESSES,
     Outcome,
     OverNodes,
     PairMeasuring,
-    two_ends,
+    client_and_servers,
 )
+from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
+from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
+from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer, failure_of
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.core.cluster import is_loaded_by_pods
@@ -170,7 +170,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
     if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
     check(campaign)
-    return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else two_ends)
+    return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else client_and_servers)
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
@@ -188,7 +188,7 @@ def ranks_by_pods(turn: PairMeasuring) -> Outcome:
         return with_advice(reading, OWN_MPIRUN) if reading.failure is Failure.APART else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)
-    return two_ends(
+    return client_and_servers(
         replace(turn, campaign=replace(campaign, meter=meter, settings=MeterSettings(environment=environment)))
     )
 

@@ -119,8 +119,8 @@ def is_without_library(used: str, own: str, nodes: Collection[str]) -> bool:
 
     On a node, slurmd logs the reason but srun does not print it (22.05: `Unspecified error`).
     """
-    alike = {name for name, why in NOT_LAUNCHED.findall(own) if why.strip() == "Unspecified error"}
-    return used.startswith("pmix") and (_NO_LIBRARY in own or alike.issuperset(nodes))
+    failed = {name for name, why in NOT_LAUNCHED.findall(own) if why.strip() == "Unspecified error"}
+    return used.startswith("pmix") and (_NO_LIBRARY in own or failed.issuperset(nodes))
 
 
 def advice_without_library(has: Sequence[str]) -> str:

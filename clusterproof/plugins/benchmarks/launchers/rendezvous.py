@@ -41,10 +41,10 @@ class Candidate:
 
     def __init__(self, socket: socket.socket) -> None:
         socket.setblocking(False)
-        self.socket, self.asked, self.said = socket, os.urandom(QUESTION_BYTES), b""
+        self.socket, self.challenge, self.said = socket, os.urandom(QUESTION_BYTES), b""
         self.until = time.monotonic() + PROVES_S
         with contextlib.suppress(OSError):
-            socket.send(self.asked)
+            socket.send(self.challenge)
 
     def is_authentic(self, word: bytes) -> bool:
         """Whether it has answered the challenge; we then answer its own. Raises OSError if its answer is wrong."""
@@ -56,9 +56,9 @@ class Candidate:
         question, answer = self.said[:QUESTION_BYTES], self.said[QUESTION_BYTES:]
         if len(answer) < PROOF_BYTES:
             return False
-        if not hmac.compare_digest(answer, proof(word, COMES, self.asked, question)):
+        if not hmac.compare_digest(answer, proof(word, COMES, self.challenge, question)):
             raise OSError("it does not know the secret")
-        self.socket.sendall(proof(word, SERVES, self.asked, question))
+        self.socket.sendall(proof(word, SERVES, self.challenge, question))
         self.socket.setblocking(True)
         return True
 
@@ -112,15 +112,15 @@ class Acceptor:
 def authenticate(other: socket.socket, word: bytes) -> None:
     """Authenticate in both directions. Raises OSError if the other end fails to in time."""
     until, question = time.monotonic() + PROVES_S, os.urandom(QUESTION_BYTES)
-    asked = exactly(other, QUESTION_BYTES, until)
-    other.sendall(question + proof(word, COMES, asked, question))
-    if not hmac.compare_digest(exactly(other, PROOF_BYTES, until), proof(word, SERVES, asked, question)):
+    challenge = exactly(other, QUESTION_BYTES, until)
+    other.sendall(question + proof(word, COMES, challenge, question))
+    if not hmac.compare_digest(exactly(other, PROOF_BYTES, until), proof(word, SERVES, challenge, question)):
         raise OSError("it does not know the secret")
 
 
-def proof(word: bytes, role: bytes, asked: bytes, question: bytes) -> bytes:
+def proof(word: bytes, role: bytes, challenge: bytes, question: bytes) -> bytes:
     """The answer to a challenge, valid once, for this end."""
-    return hmac.new(word, role + asked + question, hashlib.sha256).digest()
+    return hmac.new(word, role + challenge + question, hashlib.sha256).digest()
 
 
 def exactly(other: socket.socket, count: int, until: float) -> bytes:

@@ -23,8 +23,8 @@ from clusterproof.plugins.benchmarks.launchers import (
     ranks,
     typed,
 )
+from clusterproof.plugins.benchmarks.launchers.client_server import reading_of, requests_of
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import (
     ENDS_S,
     MAX_BYTES,
@@ -189,7 +189,7 @@ class BySrun:
             step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
             return [{**step, "cleanups": list(cleanups.values())}]
         a, b = nodes
-        requests = ends_of(campaign, run, nodes, reserved.addresses)
+        requests = requests_of(campaign, run, nodes, reserved.addresses)
         timeout_s = campaign.run_s + ENDS_S
         return [
             _step(f"{key}.{end}", [node], visit=dict(requests[node]), deadline_s=timeout_s, cleanups=[cleanups[node]])

@@ -130,13 +130,13 @@ def require_time(level: int, parameters: str, stress_s: int, seconds: Mapping[st
         tests_s = dcgm_tests_s(dcgm_parameters(parameters))
     except ValueError as why:
         raise ValueError(f"--dcgm-parameters {why}") from None
-    for flag, asked_s, collector in (
+    for flag, requested_s, collector in (
         ("--dcgm-parameters", tests_s, "dcgm_diag"),
         ("--stress-s", stress_s, STRESS),
     ):
         killed_after_s = given.deadline_s(collector)
-        if asked_s and asked_s + BESIDE_S > killed_after_s:
+        if requested_s and requested_s + BESIDE_S > killed_after_s:
             raise ValueError(
-                f"{flag} asks for {asked_s:g} s, and {collector} is killed after {killed_after_s:g}; "
-                f"expected --load-timeout {collector}={asked_s + BESIDE_S:g} or more"
+                f"{flag} asks for {requested_s:g} s, and {collector} is killed after {killed_after_s:g}; "
+                f"expected --load-timeout {collector}={requested_s + BESIDE_S:g} or more"
             )

@@ -18,8 +18,8 @@ def _run_near(gpu: Any, everywhere: set[int]) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):
         address = f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
         with open(f"/sys/bus/pci/devices/{address}/local_cpulist") as cpulist:
-            ends = [part.split("-") for part in cpulist.read().strip().split(",")]
-        local = {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
+            ranges = [part.split("-") for part in cpulist.read().strip().split(",")]
+        local = {cpu for bounds in ranges for cpu in range(int(bounds[0]), int(bounds[-1]) + 1)}
         os.sched_setaffinity(0, (local & everywhere) or everywhere)
 
 

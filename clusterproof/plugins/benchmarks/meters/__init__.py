@@ -270,11 +270,11 @@ def proven_network(sent_bytes: Mapping[str, int], carried_bytes: int) -> str:
         return ""
     most = max(sent_bytes, key=lambda name: sent_bytes[name])
     kind, _, device = most.partition(":")
-    alike = {name: sent for name, sent in sent_bytes.items() if name.partition(":")[0] == kind and sent > 0}
+    of_kind = {name: sent for name, sent in sent_bytes.items() if name.partition(":")[0] == kind and sent > 0}
     if kind != EFA and sent_bytes[most] >= carried_bytes:
         return device or most
-    if sum(alike.values()) < carried_bytes:
+    if sum(of_kind.values()) < carried_bytes:
         return ""
     share = sent_bytes[most] // 10  # a device that sent far less than the busiest carried something else
-    carrying = sorted(name.partition(":")[2] for name, sent in alike.items() if sent >= share)
+    carrying = sorted(name.partition(":")[2] for name, sent in of_kind.items() if sent >= share)
     return efa_devices(len(carrying)) if kind == EFA else ", ".join(carrying)

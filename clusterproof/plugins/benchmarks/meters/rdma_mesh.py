@@ -98,11 +98,11 @@ def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
         return meters.one_line(row["why"]) or NO_WORD
     if row.get("arrived") is True or not (row["a"] and row["b"]):
         return ""
-    ends = row.get("ends")
-    if not (isinstance(ends, list) and len(ends) == 2):
+    outcomes = row.get("ends")
+    if not (isinstance(outcomes, list) and len(outcomes) == 2):
         raise UnreadableError("a failed exchange does not say how it ended; expected the words of both ends")
-    reasons = [_ended(end) for end in ends]
-    if ends[0][0] is None and ends[1][0]:
+    reasons = [_ended(outcome) for outcome in outcomes]
+    if outcomes[0][0] is None and outcomes[1][0]:
         reasons[0] = ""  # the server was only killed because its client had failed
     problems = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(reasons), strict=True) if why]
     return meters.one_line("; ".join(problems)) or NO_WORD

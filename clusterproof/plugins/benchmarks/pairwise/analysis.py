@@ -56,7 +56,7 @@ def analyse(
     configuration = None if contention else _configuration(measurements, floor_gb_per_s)
     if configuration:
         return Analysis((configuration, *failing), screened.reference, estimates)
-    places = [_place(place, screened, settings) for place in screened.places]
+    places = [_slow_place(place, screened, settings) for place in screened.places]
     by_speed = sorted(screened.slow, key=lambda node: screened.slow[node])
     slow = filter(None, (suspected(node, screened, estimates[node], settings) for node in by_speed))
     of_nodes = deduplicated([*slow], failing)
@@ -81,7 +81,7 @@ def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: Analys
     """A finding that so few nodes cannot be distinguished: two have no third to compare with; of three, each is in
     most pairs.
     """
-    nodes = tuple(sorted(screened.of_node))
+    nodes = tuple(sorted(screened.values_by_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
         message = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
@@ -121,7 +121,7 @@ def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault
     return findings
 
 
-def _place(place: SlowPlace, screened: Suspicion, settings: AnalysisSettings) -> PairFault:
+def _slow_place(place: SlowPlace, screened: Suspicion, settings: AnalysisSettings) -> PairFault:
     """A slow place; contention there, where its pairs are well when at most half run at once."""
     assert screened.reference is not None
     of_it = set(place.nodes)

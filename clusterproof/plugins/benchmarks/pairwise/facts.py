@@ -148,7 +148,7 @@ class PairwiseRun:
         """The measurements of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
         for campaign in self.campaigns:
             if node in campaign.journal.plan.nodes:
-                return _of_node(node, campaign)
+                return _pairs_of(node, campaign)
         if self.why_not or not self.campaigns:
             why = self.why_not or "nothing was measured between nodes"
             raise Incomplete(why, cause=why)
@@ -158,7 +158,7 @@ class PairwiseRun:
         )
 
 
-def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
+def _pairs_of(node: str, campaign: Campaign) -> PairsOfNode:
     return PairsOfNode(
         measured=campaign.by_node.get(node, ()),
         if_none=_why_unmeasured(node, campaign),

@@ -49,7 +49,7 @@ def link_findings(
             continue
         is_known = all(_is_well_with_others(node, pair, screened, settings) for node in pair.nodes)
         noise = noise_of_both(*(_noise_with_others(node, pair, screened) for node in pair.nodes))
-        pairs = max(len({value.pair for value in screened.of_node[node]}) for node in pair.nodes)
+        pairs = max(len({value.pair for value in screened.values_by_node[node]}) for node in pair.nodes)
         slow = _slow_link(pair, of_pair, is_known, noise, pairs, screened.reference, settings)
         if slow:
             findings.append(slow)
@@ -193,7 +193,7 @@ def left_open(
 ) -> list[PairFault]:
     """Findings for those of these nodes that have no other."""
     findings = []
-    for node in sorted(screened.of_node.keys() & set(nodes)):
+    for node in sorted(screened.values_by_node.keys() & set(nodes)):
         values = screened.with_good_partners(node)
         if not _may_be_slow([value.x for value in values], screened.reference, settings):
             continue
@@ -212,7 +212,7 @@ def left_open(
 
 def _is_full(screened: Suspicion, settings: AnalysisSettings) -> bool:
     """Whether each node has been measured with every other."""
-    return settings.first_rounds >= len(screened.of_node) - 1
+    return settings.first_rounds >= len(screened.values_by_node) - 1
 
 
 def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: AnalysisSettings) -> bool:
@@ -224,7 +224,7 @@ def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Analys
 
 def too_noisy(screened: Suspicion, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """A finding that among so many nodes, with this noise, a node far slower than matters might well not be named."""
-    reference, nodes = screened.reference, tuple(sorted(screened.of_node))
+    reference, nodes = screened.reference, tuple(sorted(screened.values_by_node))
     if reference is None or len(nodes) < MIN_OF_ALL:
         return ()
     count = settings.first_rounds + RETEST_ROUNDS
@@ -248,11 +248,11 @@ def slow_now_and_then(
     share_slow = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
     findings = []
     for node in sorted(nodes):
-        own = screened.of_node.get(node, ())
+        own = screened.values_by_node.get(node, ())
         low = [value for value in own if value.x <= -settings.min_effect]
         if len({value.pair for value in low}) < 2:
             continue
-        if len(screened.of_node) * tail(len(low), len(own), share_slow) > 1 - CERTAIN:
+        if len(screened.values_by_node) * tail(len(low), len(own), share_slow) > 1 - CERTAIN:
             continue
         worst = 1 - exp(min(value.x for value in low))
         message = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"

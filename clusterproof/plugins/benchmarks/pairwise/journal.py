@@ -66,7 +66,7 @@ class JournalWriter:
         self._file: IO[str] = TextIOWrapper(BufferedWriter(appendable(path)), encoding="utf-8")
         if is_new:
             self._write(_header(journal))
-        elif not _ends_complete(path):
+        elif not _is_complete(path):
             self._file.write("\n")  # ends a truncated line, which readers skip
 
     def measured(self, measurement: Measurement) -> None:
@@ -114,7 +114,7 @@ def _record(reading: Reading) -> dict[str, Any]:
     return {**record, "failure": reading.failure or ""} if reading.problem else record
 
 
-def _ends_complete(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
         if not file.tell():

@@ -181,10 +181,10 @@ def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
             tried[node].append(reading)
     return frozenset(
         node
-        for node, of_node in tried.items()
-        if len(of_node) > 1
-        and all(node in reading.rail.silent for reading in of_node)
-        and not all(node in reading.excused for reading in of_node)
+        for node, rails in tried.items()
+        if len(rails) > 1
+        and all(node in reading.rail.silent for reading in rails)
+        and not all(node in reading.excused for reading in rails)
     )
 
 
@@ -251,11 +251,11 @@ def _device(rail: Rail, node: str) -> RailFinding:
 
 
 def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
-    """Findings that are alike on several rails, as one finding."""
-    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
+    """The same findings on several rails, as one finding."""
+    by_message: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
     for finding in findings:
-        alike[finding.kind, finding.nodes, finding.message].append(finding)
-    for (kind, nodes, message), same in alike.items():
+        by_message[finding.kind, finding.nodes, finding.message].append(finding)
+    for (kind, nodes, message), same in by_message.items():
         numbers = tuple(finding.rail for finding in same)
         links = tuple(dict.fromkeys(link for finding in same for link in finding.links))
         yield MeshFinding(

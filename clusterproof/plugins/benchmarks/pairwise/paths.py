@@ -62,11 +62,11 @@ def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) ->
     merged: list[Nodes] = []
     for nodes in parts:
         own = {places.get(node) for node in nodes} - {None, ""}
-        alike = next((side for side in merged if own & {places.get(node) for node in side}), None)
-        if alike is None or any(set(pair) & nodes and set(pair) & alike for pair in rail.failed):
+        side_of_place = next((side for side in merged if own & {places.get(node) for node in side}), None)
+        if side_of_place is None or any(set(pair) & nodes and set(pair) & side_of_place for pair in rail.failed):
             merged.append(nodes)
         else:
-            merged[merged.index(alike)] = alike | nodes
+            merged[merged.index(side_of_place)] = side_of_place | nodes
     return merged
 
 

@@ -122,53 +122,59 @@ def _partners(pairs: Iterable[Pair]) -> Mapping[str, frozenset[str]]:
 
 @dataclass
 class _Model:
-    """Nodes with most devices at the same places, and all places of their devices."""
+    """Nodes with most devices at the same positions, and all positions of their devices."""
 
-    places: set[str]
+    positions: set[str]
     nodes: list[str] = field(default_factory=list)
 
-    def has(self, places: set[str]) -> bool:
-        """Whether a node with devices at these places belongs to it."""
-        return 2 * len(places & self.places) > min(len(places), len(self.places))
+    def has(self, positions: set[str]) -> bool:
+        """Whether a node with devices at these positions belongs to it."""
+        return 2 * len(positions & self.positions) > min(len(positions), len(self.positions))
 
     def numbers(self) -> Mapping[str, int]:
-        """The rail of each place."""
-        ordered = sorted(self.places, key=lambda place: (len(place), place))
-        return {place: number for number, place in enumerate(ordered)}
+        """The rail of each position on the PCI bus."""
+        ordered = sorted(self.positions, key=lambda position: (len(position), position))
+        return {position: number for number, position in enumerate(ordered)}
 
 
 def numbered(measurements: Sequence[Measurement]) -> list[Measurement]:
     """The exchanges, renumbered with their rail among all nodes of a model.
 
     An exchange between two models by the order of devices, some of which one model lacks, has no rail and is left out.
-    If no places are known, as in older recordings, the numbers stay.
+    If no positions are known, as in older recordings, the numbers stay.
     """
-    of_node = _numbers(measurements)
+    rail_numbers = _numbers(measurements)
     return [
-        replace(measurement, reading=replace(measurement.reading, exchanges=tuple(_renumbered(measurement, of_node))))
+        replace(
+            measurement, reading=replace(measurement.reading, exchanges=tuple(_renumbered(measurement, rail_numbers)))
+        )
         for measurement in measurements
     ]
 
 
-def _renumbered(measurement: Measurement, of_node: Mapping[str, Mapping[str, int]]) -> Iterator[Exchange]:
+def _renumbered(measurement: Measurement, rail_numbers: Mapping[str, Mapping[str, int]]) -> Iterator[Exchange]:
     for exchange in measurement.reading.exchanges:
-        numbers = {of_node[node][place] for node, place in zip(measurement.pair, exchange.places, strict=True) if place}
+        numbers = {
+            rail_numbers[node][position]
+            for node, position in zip(measurement.pair, exchange.places, strict=True)
+            if position
+        }
         if len(numbers) < 2:
             yield replace(exchange, rail=numbers.pop()) if numbers else exchange
 
 
 def _numbers(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[str, int]]:
-    """The rails of each node by place."""
-    places: dict[str, set[str]] = {}
+    """The rails of each node by position on the PCI bus."""
+    positions: dict[str, set[str]] = {}
     for measurement in measurements:
         for exchange in measurement.reading.exchanges:
-            for node, place in zip(measurement.pair, exchange.places, strict=True):
-                places.setdefault(node, set()).update({place} - {""})
+            for node, position in zip(measurement.pair, exchange.places, strict=True):
+                positions.setdefault(node, set()).update({position} - {""})
     models: list[_Model] = []
-    for node in sorted(places, key=lambda node: (-len(places[node]), node)):
-        model = next((model for model in models if model.has(places[node])), None)
+    for node in sorted(positions, key=lambda node: (-len(positions[node]), node)):
+        model = next((model for model in models if model.has(positions[node])), None)
         if model is None:
             models.append(model := _Model(set()))
-        model.places |= places[node]
+        model.positions |= positions[node]
         model.nodes.append(node)
     return {node: numbers for model in models for numbers in [model.numbers()] for node in model.nodes}

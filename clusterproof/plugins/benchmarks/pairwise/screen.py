@@ -58,10 +58,10 @@ def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: An
 
 
 def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str, str]) -> float:
-    of_ends = [slow[place] for node in value.pair.nodes if (place := places.get(node, "")) in slow]
+    of_pair = [slow[place] for node in value.pair.nodes if (place := places.get(node, "")) in slow]
     if value.is_inside:
-        return of_ends[0].inside if of_ends else 0.0
-    return min((place.across for place in of_ends), default=0.0)
+        return of_pair[0].inside if of_pair else 0.0
+    return min((place.across for place in of_pair), default=0.0)
 
 
 def _by_place(values: Sequence[Value], settings: AnalysisSettings) -> dict[str, list[Value]]:
@@ -116,16 +116,18 @@ class Suspicion:
     failing: tuple[str, ...]  # nodes in failed measurements that no partner explains
     links: tuple[Pair, ...]  # slow or failed pairs that neither of their nodes explains, the worst first
     places: tuple[SlowPlace, ...]
-    of_node: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    values_by_node: Mapping[str, Sequence[Value]] = field(default_factory=dict)
 
     def own_values(self, node: str) -> Sequence[Value]:
         """A node's values that no suspect partner or link explains."""
-        values = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
+        values = [value for value in self.values_by_node[node] if value.pair not in self.links] or list(
+            self.values_by_node[node]
+        )
         return unexplained(values, node, self.slow, _score(values))
 
     def with_good_partners(self, node: str) -> list[Value]:
         """A node's values with partners that are not suspect, including in suspect pairs."""
-        return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
+        return [value for value in self.values_by_node[node] if value.pair.other(node) not in self.slow]
 
 
 def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Suspicion:
@@ -149,11 +151,11 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
         all_values = values(measurements, reference, settings)
         places = slow_places(all_values, reference, settings)
         all_values = residuals(all_values, places, settings)
-        of_node = by_node(all_values)
-        slow = slow_nodes(of_node, slow, settings)
+        values_by_node = by_node(all_values)
+        slow = slow_nodes(values_by_node, slow, settings)
         links = slow_links(all_values, slow, reference, settings)
         before = excluded, repeated, placed
-        excluded = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
+        excluded = _outliers(slow, values_by_node, reference) | (set() if number else _lowest(values_by_node))
         repeated = {link for link in links if often[link] > 1}
         placed = {node for place in places for node in place.nodes}
         if (excluded, repeated, placed) == before:
@@ -161,31 +163,31 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
     failed = _failed_links(measurements, failing)
     if reference is None:
         return Suspicion(None, (), {}, failing, failed, ())
-    return Suspicion(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
+    return Suspicion(reference, all_values, slow, failing, (*failed, *links), tuple(places), values_by_node)
 
 
-def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
+def _lowest(values_by_node: Mapping[str, Sequence[Value]]) -> set[str]:
     """The lowest eighth in any case: at first they may hide in a normal that includes them."""
-    scores = {node: _score(values_of_node) for node, values_of_node in of_node.items()}
+    scores = {node: _score(values_of_node) for node, values_of_node in values_by_node.items()}
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
-def _outliers(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
+def _outliers(slow: Mapping[str, float], values_by_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
     """Suspects that noise hardly explains: excluding nodes that were merely unlucky would bias the normal."""
     return {
         node
         for node, score in slow.items()
-        if score < -OUTLIER_ERRORS * location_error(len(of_node[node]), reference.sigma)
+        if score < -OUTLIER_ERRORS * location_error(len(values_by_node[node]), reference.sigma)
     }
 
 
 def slow_nodes(
-    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: AnalysisSettings
+    values_by_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: AnalysisSettings
 ) -> dict[str, float]:
     """Nodes with a low median, without what suspect partners explain, and without nodes cleared by retests."""
     slow = {}
     cut = -settings.min_effect * SUSPECT
-    for node, values_of_node in of_node.items():
+    for node, values_of_node in values_by_node.items():
         if all(value.x >= cut for value in values_of_node) or (whole := _score(values_of_node)) >= cut:
             continue
         own = unexplained(values_of_node, node, suspects, whole)

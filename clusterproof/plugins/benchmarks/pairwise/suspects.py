@@ -59,7 +59,7 @@ def _more(retests: int, partners: int, good_pairs: int) -> str:
 
 def estimates_of(screened: Suspicion, nodes: int) -> dict[str, Estimate]:
     """How slow each node is, and how sure that is, among so many."""
-    return {node: _estimate(node, screened, nodes) for node in screened.of_node}
+    return {node: _estimate(node, screened, nodes) for node in screened.values_by_node}
 
 
 def _estimate(node: str, screened: Suspicion, nodes: int) -> Estimate:

@@ -92,7 +92,10 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
     if lacking:
         _send(other, [])
         return lacking
-    planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
+    planned = [
+        _planned(rail, own_port, their_port, own, theirs)
+        for rail, own_port, their_port in rails(own["ports"], theirs["ports"])
+    ]
     left = [exchange for exchange in planned if "program" in exchange]
     for _ in range(ATTEMPTS):
         if left:
@@ -104,25 +107,27 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
     return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
 
 
-def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> None:
+def _attempt(
+    other: socket.socket, exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]
+) -> None:
     """Run these exchanges, each with a new server, and add the result to each."""
-    ports = _free(len(asked))
+    ports = _free(len(exchanges))
     servers = [
         Running(
             words(own["programs"][exchange["program"]], exchange["program"], exchange["here"], port, request["options"])
         )
-        for exchange, port in zip(asked, ports)
+        for exchange, port in zip(exchanges, ports)
     ]
     _send(
         other,
         [
             {"program": exchange["program"], "tcp_port": port, "b": exchange["b"]}
-            for exchange, port in zip(asked, ports)
+            for exchange, port in zip(exchanges, ports)
         ],
     )
     answers = _receive(other, 2 * EXCHANGE_S + MEETS_S)
     until = time.monotonic() + SERVER_ENDS_S
-    for exchange, running, answer in zip(asked, servers, answers):
+    for exchange, running, answer in zip(exchanges, servers, answers):
         client = Ended(answer["exit"], answer["text"])
         server = running.ended(0.0 if client.exit is None else until - time.monotonic())
         exchange["arrived"] = answer["arrived"] is True and server.exit == 0
@@ -130,19 +135,19 @@ def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, A
         exchange["ends"] = [] if exchange["arrived"] else [list(server), list(client)]
 
 
-def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+def _planned(rail: int, own_port: Any, their_port: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The report of one exchange; with a program if it can be made."""
-    a, b = (port or {"label": "", "place": ""} for port in (here, there))
+    a, b = (port or {"label": "", "place": ""} for port in (own_port, their_port))
     exchange: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
-    if not here or not there:
+    if not own_port or not their_port:
         return exchange
-    down = [f"{side['host']}: {port['down']}" for side, port in ((own, here), (theirs, there)) if port["down"]]
-    if here["fabric"] != there["fabric"]:
-        down.append(f"{here['fabric']} on {own['host']}, {there['fabric']} on {theirs['host']}")
+    down = [f"{side['host']}: {port['down']}" for side, port in ((own, own_port), (theirs, their_port)) if port["down"]]
+    if own_port["fabric"] != their_port["fabric"]:
+        down.append(f"{own_port['fabric']} on {own['host']}, {their_port['fabric']} on {theirs['host']}")
     if down:
         return {**exchange, "why": "; ".join(down)}
-    name = common(here["fabric"], own["programs"], theirs["programs"])
-    return {**exchange, "program": name, "here": here}
+    name = common(own_port["fabric"], own["programs"], theirs["programs"])
+    return {**exchange, "program": name, "here": own_port}
 
 
 def missing(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
@@ -181,23 +186,23 @@ def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) ->
     Raises OSError, and ValueError if it requests more than there are devices.
     """
     _send(other, own)
-    while asked := _receive(other, 2 * EXCHANGE_S):
-        if not isinstance(asked, list) or len(asked) > len(own["ports"]):
-            raise ValueError(f"the other end asks for {asked!r:.80}; expected at most one exchange of each device")
-        _send(other, _answers(asked, own, request))
+    while exchanges := _receive(other, 2 * EXCHANGE_S):
+        if not isinstance(exchanges, list) or len(exchanges) > len(own["ports"]):
+            raise ValueError(f"the other end asks for {exchanges!r:.80}; expected at most one exchange of each device")
+        _send(other, _answers(exchanges, own, request))
     other.settimeout(MEETS_S)
     with contextlib.suppress(OSError):
         other.recv(1)  # wait until the other end has sent everything
 
 
-def _answers(asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+def _answers(exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
     """How the clients of these exchanges ended."""
-    answers: list[dict[str, Any]] = [{} for _ in asked]
+    answers: list[dict[str, Any]] = [{} for _ in exchanges]
 
     def exchange(number: int) -> None:
-        answers[number] = _exchanged(asked[number], own, request)
+        answers[number] = _exchanged(exchanges[number], own, request)
 
-    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(asked))]
+    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(exchanges))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -205,11 +210,11 @@ def _answers(asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str
     return answers
 
 
-def _exchanged(asked: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+def _exchanged(planned: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """How the client of one exchange ended."""
-    name, until = asked["program"], time.monotonic() + EXCHANGE_S
-    port = next(port for port in own["ports"] if port["label"] == asked["b"])
-    called = words(own["programs"][name], name, port, int(asked["tcp_port"]), request["options"], request["address"])
+    name, until = planned["program"], time.monotonic() + EXCHANGE_S
+    port = next(port for port in own["ports"] if port["label"] == planned["b"])
+    called = words(own["programs"][name], name, port, int(planned["tcp_port"]), request["options"], request["address"])
     ended = Ended(None, "")
     for _ in range(TRIES):
         ended = Running(called).ended(until - time.monotonic())

@@ -75,17 +75,23 @@ def _gid(gids: Any) -> int | None:
 def rails(
     own: list[dict[str, Any]], others: list[dict[str, Any]]
 ) -> list[tuple[int, dict[str, Any] | None, dict[str, Any] | None]]:
-    """The ports of two nodes by rail: those at the same place on the PCI bus; by order if most places differ.
+    """The ports of two nodes by rail: those at the same position on the PCI bus; by order if most positions differ.
 
     The numbers are for these two nodes. A node that lacks a device has none on that rail, and later rails still match.
     """
-    here, there = ({port["place"]: (number, port) for number, port in enumerate(side)} for side in (own, others))
-    if not 2 * len(here.keys() & there.keys()) > min(len(here), len(there)):
+    own_by_position, other_by_position = (
+        {port["place"]: (number, port) for number, port in enumerate(side)} for side in (own, others)
+    )
+    if not 2 * len(own_by_position.keys() & other_by_position.keys()) > min(
+        len(own_by_position), len(other_by_position)
+    ):
         return [(number, _at(own, number), _at(others, number)) for number in range(max(len(own), len(others)))]
     matched = []
-    for place in sorted(here.keys() | there.keys(), key=lambda place: (len(place), place)):
-        ours, theirs = here.get(place), there.get(place)
-        number = max(places[0] for places in (ours, theirs) if places)
+    for position in sorted(
+        own_by_position.keys() | other_by_position.keys(), key=lambda position: (len(position), position)
+    ):
+        ours, theirs = own_by_position.get(position), other_by_position.get(position)
+        number = max(ports[0] for ports in (ours, theirs) if ports)
         matched.append((number, ours and ours[1], theirs and theirs[1]))
     return matched
 

@@ -128,8 +128,8 @@ def words(
         return [path, *provider, "-e", "rdm", "-d", f"{device}-rdm", *counts, *options, *where]
     counts = ["-n", str(TIMES), "-s", str(SIZE_BYTES), *(["-F"] if name == PERFTEST else [])]
     index = [] if gid is None else ["-x" if name == PERFTEST else "-g", str(gid)]
-    place = ["-d", device, "-i", str(port["port"]), *index, "-p", str(tcp_port)]
-    return [path, *place, *counts, *options, *([address] if address else [])]
+    port_options = ["-d", device, "-i", str(port["port"]), *index, "-p", str(tcp_port)]
+    return [path, *port_options, *counts, *options, *([address] if address else [])]
 
 
 def has_arrived(name: str, ended: Ended) -> bool:

@@ -62,9 +62,11 @@ class WrongResult(Reported):
         """`row 5, column 9, bit 3 (wide by narrow; 8 of 8 times again, always alike)`."""
         differing = f", bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}" if self.bits else ""
         repeated = f"{self.again} of {self.of} times again" if self.of else "not repeated"
-        alike = ", always alike" if self.alike and self.again == self.of else ""
+        same_value = ", always alike" if self.alike and self.again == self.of else ""
         changed = "; its operands changed in memory" if self.operands_changed else ""
-        return f"{self.where}{differing} ({f'{self.data_set}; ' if self.data_set else ''}{repeated}{alike}{changed})"
+        return (
+            f"{self.where}{differing} ({f'{self.data_set}; ' if self.data_set else ''}{repeated}{same_value}{changed})"
+        )
 
 
 @record

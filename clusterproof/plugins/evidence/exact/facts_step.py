@@ -109,18 +109,18 @@ class _Printed(Reported):
 
 @record
 class Steps:
-    """One GPU's steps in one type; `alike` contains everything that digests depend on, except the GPU itself."""
+    """One GPU's steps in one type; `configuration` is all that digests depend on, except the GPU itself."""
 
     gpu: int
     type: str
-    alike: str
+    configuration: str
     digests: tuple[str, ...]
     is_steady: bool
 
     @property
     def vote(self) -> str:
         """The vote in the form that the group stores."""
-        return BETWEEN.join((self.alike, "steady" if self.is_steady else "unsteady", " ".join(self.digests)))
+        return BETWEEN.join((self.configuration, "steady" if self.is_steady else "unsteady", " ".join(self.digests)))
 
 
 @record
@@ -155,8 +155,8 @@ class ExactStep(Reported):
         if of_type.passes < MIN_PASSES:
             raise Incomplete(f"GPU {number}, {of_type.type}: steps were not repeated; expected the same ones again")
         software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))
-        alike = ", ".join((of_type.type, gpu.name, f"{gpu.sms} SMs", *software)).replace(BETWEEN, " ")
-        return Steps(number, of_type.type, alike, of_type.digests, not of_type.differing)
+        configuration = ", ".join((of_type.type, gpu.name, f"{gpu.sms} SMs", *software)).replace(BETWEEN, " ")
+        return Steps(number, of_type.type, configuration, of_type.digests, not of_type.differing)
 
 
 class Ballot:
@@ -168,32 +168,32 @@ class Ballot:
         self.unsteady: Counter[str] = Counter()
         for votes in values.values():
             for vote in votes.values():
-                alike, steady, digests = (vote or "").split(BETWEEN)
-                self.results.setdefault(alike, Counter())[digests] += 1
-                self.unsteady[alike] += steady == "unsteady"
+                configuration, steady, digests = (vote or "").split(BETWEEN)
+                self.results.setdefault(configuration, Counter())[digests] += 1
+                self.unsteady[configuration] += steady == "unsteady"
 
     def of(self, steps: Steps) -> Opinion:
         """The others' judgement."""
         neighbours = [" ".join(other.digests) for other in self._neighbours(steps)]
-        return opinion(" ".join(steps.digests), self.results[steps.alike], neighbours)
+        return opinion(" ".join(steps.digests), self.results[steps.configuration], neighbours)
 
     def count(self, steps: Steps) -> tuple[int, int]:
         """How many have its result, out of how many."""
-        votes = self.results[steps.alike]
+        votes = self.results[steps.configuration]
         return votes[" ".join(steps.digests)], sum(votes.values())
 
     def is_unsteady_alone(self, steps: Steps) -> bool:
         """Whether most GPUs, and all others of its own node, repeat their steps exactly, and it does not."""
         neighbours = self._neighbours(steps)
         is_alone = not steps.is_steady and bool(neighbours) and all(other.is_steady for other in neighbours)
-        return is_alone and 2 * self.unsteady[steps.alike] < self.count(steps)[1]
+        return is_alone and 2 * self.unsteady[steps.configuration] < self.count(steps)[1]
 
     def _neighbours(self, steps: Steps) -> list[Steps]:
-        return [other for other in self.own if other.alike == steps.alike and other.gpu != steps.gpu]
+        return [other for other in self.own if other.configuration == steps.configuration and other.gpu != steps.gpu]
 
     def first_step(self, steps: Steps) -> int:
         """The first step that differs from most others; steps are counted from 0."""
-        most_common = self.results[steps.alike].most_common(1)[0][0].split(" ")
+        most_common = self.results[steps.configuration].most_common(1)[0][0].split(" ")
         pairs = enumerate(zip(steps.digests, most_common, strict=False))
         return next((step for step, (own, others) in pairs if own != others), 0)
 

@@ -56,12 +56,12 @@ def filled(name: str, struct: str, of: Callable[[Any], object]) -> Callable[[obj
     return ask
 
 
-def newest(*asked: Callable[[object], object]) -> Callable[[object], object]:
+def newest(*functions: Callable[[object], object]) -> Callable[[object], object]:
     """The first of these functions, newest first, that this driver supports."""
 
     def ask(handle: object) -> object:
         answer: object = None
-        for ask_so in asked:
+        for ask_so in functions:
             answer = answer_to(ask_so, handle)
             if not is_unsupported(answer):
                 break

@@ -68,8 +68,8 @@ def _errors(handle: object, links: int) -> object:
 
 
 def _of_kind(handle: object, kind: str, links: int) -> object:
-    asked = (answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, COUNTERS[kind]) for link in range(links))
-    return _counted(list(asked))
+    counts = (answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, COUNTERS[kind]) for link in range(links))
+    return _counted(list(counts))
 
 
 def _of_field(handle: object, field: int, links: int, of: Callable[[Any], object]) -> object:
@@ -114,8 +114,8 @@ def _fabric(name: str, version: int) -> Callable[[object], object]:
     def ask(handle: object) -> object:
         info = _FabricInfo(version=version)
         getattr(pynvml, name)(handle, ctypes.byref(info, 0 if version else _FabricInfo.cluster_uuid.offset))
-        place = {key: getattr(info, key) for key in ("state", "status", "health_mask", "health_summary", "clique")}
-        return {**place, "cluster_uuid": bytes(info.cluster_uuid).hex()}
+        fields = {key: getattr(info, key) for key in ("state", "status", "health_mask", "health_summary", "clique")}
+        return {**fields, "cluster_uuid": bytes(info.cluster_uuid).hex()}
 
     return ask
 

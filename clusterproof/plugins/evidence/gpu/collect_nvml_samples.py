@@ -51,14 +51,14 @@ class Gpm:
 
     def _metrics(self, before: object, now: object) -> dict[int, float]:
         """Those that it reports for the time between two samples, by number."""
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
-        asked.sample1, asked.sample2 = before, now
+        request = pynvml.c_nvmlGpmMetricsGet_t()
+        request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
+        request.sample1, request.sample2 = before, now
         for number, metric in enumerate(METRICS):
-            asked.metrics[number].metricId = metric
-        if isinstance(answer_to(pynvml.nvmlGpmMetricsGet, asked), dict):
+            request.metrics[number].metricId = metric
+        if isinstance(answer_to(pynvml.nvmlGpmMetricsGet, request), dict):
             return {}
-        return {metric.metricId: metric.value for metric in asked.metrics[: len(METRICS)] if not metric.nvmlReturn}
+        return {metric.metricId: metric.value for metric in request.metrics[: len(METRICS)] if not metric.nvmlReturn}
 
     def _sample(self) -> object:
         sample = answer_to(pynvml.nvmlGpmSampleAlloc)

@@ -169,8 +169,8 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
         node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
 
 
-def place(fabric: Fabric) -> str:
-    """Where a GPU is, in words: `clique 3 of cluster 0011…`."""
+def clique(fabric: Fabric) -> str:
+    """The clique that a GPU is in, in words: `clique 3 of cluster 0011…`."""
     return f"clique {fabric.clique} of {cluster(fabric)}"
 
 
@@ -179,9 +179,9 @@ def cluster(fabric: Fabric) -> str:
     return f"cluster {fabric.cluster_uuid[:32]}"
 
 
-def place_of(node: Node) -> Values:
-    """The place of most of its GPUs that have one. A rack's partitions consist of trays."""
-    return {FABRIC: _most(node, place)}
+def clique_of(node: Node) -> Values:
+    """The clique of most of its GPUs that have one. A rack's partitions consist of trays."""
+    return {FABRIC: _most(node, clique)}
 
 
 def cluster_of(node: Node) -> Values:

@@ -63,9 +63,9 @@ def _policies(node: Node) -> list[dict[str, object]]:
         if not name.startswith("policy"):
             continue
         policy = {key: _number_or_text(node.text(f"{CPU}/cpufreq/{name}/{file}")) for key, file in POLICY.items()}
-        alike = [kind for kind in kinds if all(kind[key] == value for key, value in policy.items())]
-        if alike:
-            alike[0]["count"] += 1  # type: ignore[operator]
+        same = [kind for kind in kinds if all(kind[key] == value for key, value in policy.items())]
+        if same:
+            same[0]["count"] += 1  # type: ignore[operator]
         elif len(kinds) < MAX_KINDS:
             kinds.append({**policy, "first": name, "count": 1})
     return kinds

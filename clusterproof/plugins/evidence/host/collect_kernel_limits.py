@@ -47,10 +47,10 @@ def _words(node: Node, path: str) -> object:
     return text.split() if isinstance(text, str) else text
 
 
-def _number(fields: object, place: int, path: str) -> object:
+def _number(fields: object, index: int, path: str) -> object:
     if not isinstance(fields, list):
         return fields
-    word = fields[place] if len(fields) > place else ""
+    word = fields[index] if len(fields) > index else ""
     return int(word) if word.isdecimal() else {"error": "EINVAL", "text": f"{path}: no number: {word[:40]!r}"}
 
 

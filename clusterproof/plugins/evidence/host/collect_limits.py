@@ -42,10 +42,10 @@ def read(node: Node) -> object:
 
 def _is_of_agent() -> bool:
     """Whether SSM's agent started this process, without a program in between that sets limits."""
-    pid, here = os.getppid(), Node()
+    pid, local = os.getppid(), Node()
     while pid > 1:
         try:
-            name, _, rest = here.read(f"/proc/{pid}/stat").partition("(")[2].rpartition(") ")
+            name, _, rest = local.read(f"/proc/{pid}/stat").partition("(")[2].rpartition(") ")
         except OSError:
             break
         if name in SETTING:

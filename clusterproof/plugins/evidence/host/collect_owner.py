@@ -107,4 +107,4 @@ def in_turn(rows: list[dict[str, Any]], owner_key: str, most: int) -> list[dict[
     for row in rows:
         turns.append(count.get(row[owner_key], 0))
         count[row[owner_key]] = turns[-1] + 1
-    return [rows[place] for place in sorted(range(len(rows)), key=turns.__getitem__)[:most]]
+    return [rows[index] for index in sorted(range(len(rows)), key=turns.__getitem__)[:most]]

@@ -34,17 +34,17 @@ def read(node: Node) -> object:
             for fields in suspects
             if _is_same_and_blocked(fields, _stat(node, fields[0]))
         ),
-        key=lambda row: int(row["fields"][START]),  # of many alike those that may have waited longest
+        key=lambda row: int(row["fields"][START]),  # of many of a kind those that may have waited longest
     )
-    alike = [{**row, "kind": (row["uid"], row["wait"])} for row in blocked]
-    shown = in_turn(alike, "kind", MAX_BLOCKED)
+    with_kind = [{**row, "kind": (row["uid"], row["wait"])} for row in blocked]
+    shown = in_turn(with_kind, "kind", MAX_BLOCKED)
     kinds = {row["kind"] for row in shown}
     return {
         "total": len(first),
         "zombies": sum(fields[STATE] == "Z" for fields in first),
         "blocked": [_blocked(node, uptime_s, row["fields"], row["uid"], row["wait"]) for row in shown],
-        "blocked_alike": sum(row["kind"] in kinds for row in alike) - len(shown),
-        "blocked_left_out": sum(row["kind"] not in kinds for row in alike),
+        "blocked_alike": sum(row["kind"] in kinds for row in with_kind) - len(shown),
+        "blocked_left_out": sum(row["kind"] not in kinds for row in with_kind),
     }
 
 

@@ -77,9 +77,9 @@ def _needs_munge(slurm_conf: str) -> bool:
 
 def _of_systemd(node: Node) -> dict[str, object]:
     """What systemctl says of services and failed units. Raises Absent, Denied, Broke."""
-    asked = ",".join((*PROPERTIES.values(), RESTARTS, SINCE))
+    properties = ",".join((*PROPERTIES.values(), RESTARTS, SINCE))
     units = [f"{name}.service" for name in WANTED]
-    shown = _systemctl(node, "show", "--no-pager", f"--property={asked}", *units)
+    shown = _systemctl(node, "show", "--no-pager", f"--property={properties}", *units)
     listed = lines(
         node, "systemctl", "list-units", "--state=failed,auto-restart", "--plain", "--no-legend", "--no-pager"
     )

@@ -214,10 +214,10 @@ class Kernel(Reported):
     clock = Field(object_as(Clock))
 
 
-def newer(running: str, installed: Iterable[str]) -> str:
+def newest_installed(running: str, installed: Iterable[str]) -> str:
     """The newest installed kernel of the same flavour (aws, generic, el9, …), empty where none is newer."""
-    alike = [version for version in installed if _flavour(version) == _flavour(running)]
-    newest = max(alike, key=_numbers, default=running)
+    same_flavour = [version for version in installed if _flavour(version) == _flavour(running)]
+    newest = max(same_flavour, key=_numbers, default=running)
     return newest if _numbers(newest) > _numbers(running) else ""
 
 

@@ -107,7 +107,7 @@ def read_cpupower(text: str) -> Mapping[str, object]:
     policies = [_policy(head[1], rest) for head, rest in sections(_ANALYZED, text)]
     if not policies:
         raise CaptureError("cpupower does not say of which CPU")
-    return {"cpus": {"policies": _alike(policies)}}
+    return {"cpus": {"policies": _with_counts(policies)}}
 
 
 def _policy(cpu: str, text: str) -> dict[str, object]:
@@ -143,14 +143,14 @@ def read_sysfs(text: str) -> Mapping[str, object]:
         first = f"policy{policy or cpu}"
         number = integer(value.strip())
         policies.setdefault(first, {"first": first})[names[file]] = value.strip() if number is None else number
-    return {"cpus": {"policies": _alike(policies.values())}}
+    return {"cpus": {"policies": _with_counts(policies.values())}}
 
 
-def _alike(policies: Iterable[Mapping[str, object]]) -> list[dict[str, Any]]:
-    """Of policies alike the first, with their number."""
+def _with_counts(policies: Iterable[Mapping[str, object]]) -> list[dict[str, Any]]:
+    """Equal policies once, with their number."""
     kinds: list[dict[str, Any]] = []
     for policy in policies:
-        same = [kind for kind in kinds if _without_place(kind) == _without_place(policy)]
+        same = [kind for kind in kinds if _settings_of(kind) == _settings_of(policy)]
         if same:
             same[0]["count"] += 1
         elif len(kinds) < MAX_KINDS:
@@ -158,7 +158,7 @@ def _alike(policies: Iterable[Mapping[str, object]]) -> list[dict[str, Any]]:
     return kinds
 
 
-def _without_place(policy: Mapping[str, object]) -> dict[str, object]:
+def _settings_of(policy: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in policy.items() if key not in ("first", "count")}
 
 

@@ -60,7 +60,7 @@ class Kept:
         self.sequence = sequence  # of the last record that was read
         self.seconds = seconds  # since boot, of the last line read
         self._kinds = Kinds(MAX_KINDS)
-        self._alike: dict[str, _Alike] = {}  # by their kind
+        self._lines_by_kind: dict[str, _LinesOfKind] = {}  # by their kind
         self.truncated = False  # whether records of this boot are lost
         self.is_lost = False  # whether some are lost before the next record
         self.is_unfinished = False  # whether there was no time for the rest
@@ -86,7 +86,7 @@ class Kept:
             "lines": kept,
             "read": read,
             "dropped": matter - len(kept),
-            "uncounted": sum(self._alike[kind].left_out for kind in self._kinds.mixed),
+            "uncounted": sum(self._lines_by_kind[kind].left_out for kind in self._kinds.mixed),
             "folded": self._folded(),
             "truncated": self.truncated or self.is_unfinished,
             "whole_from": None if self.is_unfinished else self._whole_from,
@@ -95,13 +95,13 @@ class Kept:
 
     def _keep(self, entries: Iterable[Entry], topic: str) -> None:
         for entry in entries:
-            self._alike.setdefault(self._kinds.of(entry, topic), _Alike()).add(entry)
+            self._lines_by_kind.setdefault(self._kinds.of(entry, topic), _LinesOfKind()).add(entry)
 
     def _folded(self) -> dict[str, int]:
         """How many lines with varying users' text were omitted, by class."""
         folded: dict[str, int] = {}
         for kind, name in self._kinds.folded.items():
-            folded[name] = folded.get(name, 0) + self._alike[kind].left_out
+            folded[name] = folded.get(name, 0) + self._lines_by_kind[kind].left_out
         return {name: count for name, count in folded.items() if count}
 
     def _lines(self) -> list[list[object]]:
@@ -109,20 +109,20 @@ class Kept:
 
         The first line after omitted ones of its kind has their number; an error also has its level.
         """
-        own: dict[str, _Alike] = {}
-        of_users: dict[str, _Alike] = {}
-        for kind, alike in self._alike.items():
-            (of_users if alike.is_of_users else own)[kind] = alike
+        own: dict[str, _LinesOfKind] = {}
+        of_users: dict[str, _LinesOfKind] = {}
+        for kind, lines in self._lines_by_kind.items():
+            (of_users if lines.is_of_users else own)[kind] = lines
         uncountable = self._kinds.mixed.union(self._kinds.folded)
         kept = [
             line
-            for alike, most in ((own, MAX_TOTAL_CHARACTERS), (of_users, MAX_USERS_CHARACTERS))
-            for line in _bounded(alike, most, uncountable)
+            for lines, most in ((own, MAX_TOTAL_CHARACTERS), (of_users, MAX_USERS_CHARACTERS))
+            for line in _bounded(lines, most, uncountable)
         ]
         return [[*line[1:3], *further(line[4], line[3])] for line in sorted(kept)]
 
 
-class _Alike:
+class _LinesOfKind:
     """Lines of one kind: the first, the last, and their number."""
 
     def __init__(self) -> None:
@@ -150,11 +150,15 @@ class _Alike:
                 yield (*line, self.left_out if is_after and line is entry[-1] else 0)
 
 
-def _bounded(alike: dict[str, _Alike], most: int, uncountable: set[str]) -> list[tuple[int, float, str, int, int]]:
+def _bounded(
+    lines_by_kind: dict[str, _LinesOfKind], most: int, uncountable: set[str]
+) -> list[tuple[int, float, str, int, int]]:
     """The lines of these kinds, limited to so many characters, but at least one first and one last line of each."""
     each = EACH
     while True:
-        kept = [line for kind, lines in alike.items() for line in lines.lines(each, kind not in uncountable)]
+        kept = [
+            line for kind, of_kind in lines_by_kind.items() for line in of_kind.lines(each, kind not in uncountable)
+        ]
         if each == 1 or sum(len(line[2]) for line in kept) <= most:
             return kept
         each //= 2

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
-from clusterproof.plugins.catalog.log_forms import LogForm, ends
+from clusterproof.plugins.catalog.log_forms import LogForm, referenced_forms
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.typed import TypeAlias
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
@@ -73,7 +73,7 @@ class AllocationFailure:
 class HardwareError:
     """An error that memory, CPU or firmware reported; several `source`s (edac, mce, apei) may log the same one.
 
-    `place` is the memory controller and module, if they are known. `severity` is the firmware's word, `report` its
+    `location` is the memory controller and module, if they are known. `severity` is the firmware's word, `report` its
     number; an error that it calls recoverable has been dealt with, unless it was in main memory.
     """
 
@@ -84,7 +84,7 @@ class HardwareError:
     is_of_previous_boot: bool
     time: float | None
     lines: int = 1
-    place: str = ""
+    location: str = ""
     severity: str = ""
     report: str = ""
     is_recovered: bool = False
@@ -145,7 +145,7 @@ def made(form: LogForm, match: Match, time: float | None) -> HostEvent | None:
     """The event of a line that fits a form, if it means something here."""
     if form.event:
         return MAKERS[form.event](match, time) if form.event in MAKERS else None
-    return logged(form, match, time) if form.check or form.name in ends() else None
+    return logged(form, match, time) if form.check or form.name in referenced_forms() else None
 
 
 def logged(form: LogForm, match: Match, time: float | None) -> Logged:
@@ -218,7 +218,7 @@ def _hardware(source: str, is_corrected: bool, match: Match, time: float | None,
 def _edac(match: Match, time: float | None) -> HardwareError:
     error = _hardware("edac", match["kind"].upper() == "CE", match, time, int(match["count"] or 1))
     module = _MODULE.search(error.words)
-    return replace(error, place=f"{match['name']} {module[1]}" if module else match["name"])
+    return replace(error, location=f"{match['name']} {module[1]}" if module else match["name"])
 
 
 _MODULE = Pattern(r" on (\S{1,80})")

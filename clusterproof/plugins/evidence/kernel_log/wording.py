@@ -204,8 +204,8 @@ def when(seconds: float, node: Node) -> str:
 
 
 def with_counts(events: Iterable[E], wording: Callable[[E], str], node: Node) -> list[str]:
-    """Events alike in one: in these words, how often and when."""
-    return [f"{what} ({how_often(alike, node)})" for what, alike in grouped(events, wording).items()]
+    """Events with the same words in one: in these words, how often and when."""
+    return [f"{what} ({how_often(group, node)})" for what, group in grouped(events, wording).items()]
 
 
 def grouped(events: Iterable[E], wording: Callable[[E], str]) -> dict[str, list[E]]:

@@ -51,15 +51,15 @@ def statistics(interface: str) -> dict[str, int]:
         values = _ask(asking, interface, struct.pack("=II", STATISTICS, count), VALUE_BYTES)
     if struct.unpack_from("=I", names, 8) != (count,) or struct.unpack_from("=I", values, 4) != (count,):
         raise OSError(errno.EAGAIN, "", interface)  # the number of queues changed between the calls
-    parts = (struct.unpack_from(f"={NAME_BYTES}s", names, 12 + NAME_BYTES * place)[0] for place in range(count))
+    parts = (struct.unpack_from(f"={NAME_BYTES}s", names, 12 + NAME_BYTES * index)[0] for index in range(count))
     return dict(zip((_text(word) for word in parts), struct.unpack_from(f"={count}Q", values, 8)))
 
 
 def _ask(asking: socket.socket, interface: str, question: bytes, each_bytes: int = 0) -> bytes:
     """The kernel's answer, which it writes over the question; a buffer larger than the answer does no harm."""
-    room = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
-    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], room.buffer_info()[0]))
-    return room.tobytes()
+    buffer = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
+    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], buffer.buffer_info()[0]))
+    return buffer.tobytes()
 
 
 def _text(word: bytes) -> str:

@@ -15,16 +15,16 @@ def read(node: Node) -> object:
 
 
 def _interface(node: Node, name: str) -> dict[str, object]:
-    here = f"{FOLDER}/{name}"
-    node.at(here)
-    speed = str(node.text(f"{here}/speed"))  # an error while there is no link; -1 from drivers that do not know it
+    folder = f"{FOLDER}/{name}"
+    node.at(folder)
+    speed = str(node.text(f"{folder}/speed"))  # an error while there is no link; -1 from drivers that do not know it
     return {
         "name": name,
-        "driver": node.linked(f"{here}/device/driver"),
-        "mtu": _number(node.text(f"{here}/mtu")),
-        "state": node.text(f"{here}/operstate"),
-        "flags": _number(node.text(f"{here}/flags"), 16),
-        "carrier": _carrier(node.text(f"{here}/carrier")),
+        "driver": node.linked(f"{folder}/device/driver"),
+        "mtu": _number(node.text(f"{folder}/mtu")),
+        "state": node.text(f"{folder}/operstate"),
+        "flags": _number(node.text(f"{folder}/flags"), 16),
+        "carrier": _carrier(node.text(f"{folder}/carrier")),
         "speed_mbit_s": int(speed) if speed.isdecimal() else None,
     }
 

@@ -36,7 +36,7 @@ def read(node: Node) -> object:
     return {
         "hostname": hostname,
         "hosts": _hosts(node, hostname),
-        "nameservers": _asked(node, _nameservers(node), hostname),
+        "nameservers": _with_answers(node, _nameservers(node), hostname),
         "addresses": _addresses(node),
         "duplicates": _duplicates(node),
     }
@@ -99,7 +99,7 @@ def _named_in(node: Node, path: str) -> list[str]:
     return [row[1] for row in rows if row[0:1] == ["nameserver"] and len(row) > 1][:MAX_SERVERS]
 
 
-def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, object]]:
+def _with_answers(node: Node, servers: list[str], hostname: str) -> list[dict[str, object]]:
     """Each server, and whether it answered a question about the node's own name or about the root."""
     open_ones: dict[socket.socket, str] = {}
     answers: dict[str, object] = dict.fromkeys(servers, False)

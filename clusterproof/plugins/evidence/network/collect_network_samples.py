@@ -47,8 +47,8 @@ class Sampler:
 
     def sample(self, node: Node) -> dict[str, object]:
         """The values named by COLUMNS. RDMA errors of one device per sample, as each read queries the hardware."""
-        rx, tx = ([(f"{folder}/{way}_bytes", 1) for folder in self._interfaces] for way in ("rx", "tx"))
-        bad = [(f"{folder}/{way}_errors", 1) for folder in self._interfaces for way in ("rx", "tx")]
+        rx, tx = ([(f"{folder}/{direction}_bytes", 1) for folder in self._interfaces] for direction in ("rx", "tx"))
+        bad = [(f"{folder}/{direction}_errors", 1) for folder in self._interfaces for direction in ("rx", "tx")]
         if self._ports:
             port = self._ports[self._turn % len(self._ports)]
             self._errors[port] = _total(node, [(f"{port}/{name}", 1) for name in ERRORS]) or 0

@@ -68,7 +68,7 @@ def _switches(node: Node, folder: str) -> str:
 def read_priorities(node: Node, interface: str) -> dict[str, object]:
     """Whether PFC is on, one digit for each priority; and the priority of each DSCP. Empty if the driver has none."""
     try:
-        return priorities(_asked(interface) if interface and not node.root else b"")
+        return priorities(_ieee_answer(interface) if interface and not node.root else b"")
     except OSError as problem:
         if problem.errno in WITHOUT:
             return priorities(b"")
@@ -76,7 +76,7 @@ def read_priorities(node: Node, interface: str) -> dict[str, object]:
         return {"pfc": why, "dscp": why}
 
 
-def _asked(interface: str) -> bytes:
+def _ieee_answer(interface: str) -> bytes:
     """The attributes in the kernel's answer. Raises OSError."""
     name = interface.encode()[:15] + b"\0"
     attribute = struct.pack("=HH", 4 + len(name), IFNAME) + name + bytes(-len(name) % 4)

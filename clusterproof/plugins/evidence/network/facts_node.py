@@ -84,7 +84,7 @@ def efa_seen(node: Node) -> int:
 
 
 @collected_by()
-def efa_usual(node: Node) -> int | None:
+def efa_of_most(node: Node) -> int | None:
     """How many EFA devices most nodes of the group have; None if no number has a majority."""
     counts = node.group.most("EFA devices", lambda other: [str(other.efa_seen)])
     return int(next(iter(counts))) if counts else None
@@ -102,7 +102,7 @@ def efa_attached(node: Node) -> int:
         if node.is_outside_ec2:
             return 0
     try:
-        return max(node.efa_seen, node.efa_usual or 0)
+        return max(node.efa_seen, node.efa_of_most or 0)
     except Incomplete:
         if node.type.efa == 0 or node.type.is_made_for_efa:
             return int(node.of_type("efa"))
@@ -270,8 +270,8 @@ class RocePort(Reported):
         if all(priority == str(dscp >> 3) for dscp, priority in enumerate(self.dscp)):
             return "DSCP"
         begin, runs = 0, []
-        for priority, alike in groupby(self.dscp):
-            end = begin + len(list(alike)) - 1
+        for priority, dscps in groupby(self.dscp):
+            end = begin + len(list(dscps)) - 1
             runs.append(f"{begin}-{end}: {priority}" if end > begin else f"{begin}: {priority}")
             begin = end + 1
         return f"DSCP ({', '.join(runs)})"

@@ -35,16 +35,16 @@ def _is_neuron(node: Node, path: str) -> bool:
 
 def _device(node: Node, index: int, name: str) -> dict[str, object]:
     node.at(name)
-    here = f"{FOLDER}/{name}"
+    folder = f"{FOLDER}/{name}"
     device: dict[str, object] = {
         "index": index,
-        "model": node.text(f"{here}/info/architecture/device_name", absent=""),
-        "serial": node.text(f"{here}/info/serial_number", absent=""),
-        "cores": _number(node, f"{here}/core_count"),
-        "connected": _numbers(node, f"{here}/connected_devices"),
+        "model": node.text(f"{folder}/info/architecture/device_name", absent=""),
+        "serial": node.text(f"{folder}/info/serial_number", absent=""),
+        "cores": _number(node, f"{folder}/core_count"),
+        "connected": _numbers(node, f"{folder}/connected_devices"),
     }
     for counter in COUNTERS:
-        device[counter] = _counter(node, f"{here}/stats/hardware/{counter}")
+        device[counter] = _counter(node, f"{folder}/stats/hardware/{counter}")
     return device
 
 

@@ -61,7 +61,7 @@ def path_of(node: Node, address: str) -> list[str]:
         folders = os.readlink(f"{node.root}{FOLDER}/{address}").split("/")[:-1]
     except OSError:
         return []
-    tops = [place for place, name in enumerate(folders) if name.startswith("pci")]  # pci0000:44; two below a VMD
+    tops = [index for index, name in enumerate(folders) if name.startswith("pci")]  # pci0000:44; two below a VMD
     return folders[tops[-1] :] if tops else []
 
 

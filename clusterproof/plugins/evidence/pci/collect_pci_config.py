@@ -18,9 +18,9 @@ MOST = 64  # capabilities of one function, in case their list is a loop
 
 def read(node: Node) -> object:
     """GPUs, network devices and the bridges above them, with their settings, which mostly only root can read."""
-    ends = {address: kind for address in node.names(FOLDER) if (kind := _kind(node, address))}
-    ports = {port: "port" for address in ends for port in path_of(node, address)[1:]}
-    rows = {address: _known(node, address, kind) for address, kind in (*ports.items(), *ends.items())}
+    endpoints = {address: kind for address in node.names(FOLDER) if (kind := _kind(node, address))}
+    ports = {port: "port" for address in endpoints for port in path_of(node, address)[1:]}
+    rows = {address: _known(node, address, kind) for address, kind in (*ports.items(), *endpoints.items())}
     others = {"machine": os.uname().machine, "is_virtual": _is_virtual(node)}
     return node.each("functions", rows, lambda address: _function(node, address, rows[address]), others)
 

@@ -158,7 +158,7 @@ class PciDevice(Reported):
         return _link(reading.get("width"), reading.get("speed", ""))
 
     @property
-    def link_of_both_ends(self) -> PciLink | None:
+    def supported_link(self) -> PciLink | None:
         """The best link that both it and its port support; None if one of them is unknown."""
         own, port = _link(self.width_max, self.speed_max), _link(self.port_width_max, self.port_speed_max or "")
         best = PciLink(min(own.lanes, port.lanes), min(own.gts, port.gts)) if own and port else None

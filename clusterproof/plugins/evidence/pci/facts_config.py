@@ -82,9 +82,9 @@ class PciPaths(Reported):
     @property
     def are_unplaced(self) -> bool:
         """Whether there are a GPU and a network device, one of them below unknown bridges, as in captures."""
-        of_ends = [readings(row, "kind", "path")[0] for row in self.rows]
-        unplaced = {end.get("kind") for end in of_ends if end.get("path") is None} - {"port"}
-        return bool(unplaced) and {"gpu", "nic"} <= {end.get("kind") for end in of_ends}
+        endpoints = [readings(row, "kind", "path")[0] for row in self.rows]
+        unplaced = {endpoint.get("kind") for endpoint in endpoints if endpoint.get("path") is None} - {"port"}
+        return bool(unplaced) and {"gpu", "nic"} <= {endpoint.get("kind") for endpoint in endpoints}
 
     def between(self) -> Iterator[tuple[str, str, str]]:
         """The ports between a GPU and a network device below one switch, with the addresses of the two.

@@ -39,29 +39,29 @@ def compared_gpus(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, S
     speeds_of_gpus: dict[str, Speeds] = {}
     for name, speeds in of_copies.items():
         separate = by_topology(node, {name: speeds})
-        usual = [median(alike.values()) for alike in separate.values()]
-        is_slower = usual and min(usual) < (1 - percent / 100) * max(usual)
+        medians = [median(of_topology.values()) for of_topology in separate.values()]
+        is_slower = medians and min(medians) < (1 - percent / 100) * max(medians)
         speeds_of_gpus |= separate if is_slower else dict.fromkeys(separate, speeds)
     return speeds_of_gpus
 
 
-def shortfalls(node: Node, read: Read, beside: Beside = NO_OTHERS) -> Iterator[list[Shortfall]]:
+def shortfalls(node: Node, read: Read, compared_with: Beside = NO_OTHERS) -> Iterator[list[Shortfall]]:
     """How far GPUs are behind the best of their model on the node, and behind the median of its group's nodes.
 
     For each measurement and model.
     """
-    for name, model, alike, others in compared(node, read, beside):
+    for name, model, own, others in compared(node, read, compared_with):
         shared = None if UNKNOWN_WAYS in name else medians(node, read, model).get(name)
-        of_each = (below_median(f"GPU {gpu}, {name}", speed, shared) for gpu, speed in alike.items())
-        yield [*below_best(alike, name, others), *chain.from_iterable(of_each)]
+        of_each = (below_median(f"GPU {gpu}, {name}", speed, shared) for gpu, speed in own.items())
+        yield [*below_best(own, name, others), *chain.from_iterable(of_each)]
 
 
-def compared(node: Node, read: Read, beside: Beside) -> Iterator[tuple[str, str, Speeds, Speeds]]:
-    """By measurement and model, the GPUs, and all of the node that they are compared with: themselves, or `beside`."""
+def compared(node: Node, read: Read, compared_with: Beside) -> Iterator[tuple[str, str, Speeds, Speeds]]:
+    """By measurement and model, the GPUs, and those that they are compared with: `compared_with`, or all."""
     for name, speeds in read(node).items():
-        for model, others in by_model(node, beside.get(name, speeds), measured(node, name)).items():
-            if alike := {gpu: speed for gpu, speed in speeds.items() if gpu in others}:
-                yield name, model, alike, others
+        for model, others in by_model(node, compared_with.get(name, speeds), measured(node, name)).items():
+            if own := {gpu: speed for gpu, speed in speeds.items() if gpu in others}:
+                yield name, model, own, others
 
 
 def all_copies(node: Node) -> Mapping[str, Speeds]:
@@ -80,30 +80,30 @@ def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
     return node.group.medians(
         f"{read.__name__} {models}",
         lambda other: {
-            name: median(alike.values())
+            name: median(of_model.values())
             for name, speeds in read(other).items()
-            if (alike := of_models(other, speeds, models, measured(other, name)))
+            if (of_model := of_models(other, speeds, models, measured(other, name)))
         },
     )
 
 
 def require_comparison(
-    node: Node, read: Read, unit: str, beside: Beside = NO_OTHERS, *, has_limit: bool = False
+    node: Node, read: Read, unit: str, compared_with: Beside = NO_OTHERS, *, has_limit: bool = False
 ) -> None:
     """Raise Incomplete for each GPU without any to compare with, or that is slower and may be farther away."""
     least, alone = 1 - node.threshold("load.slower_concern_percent") / 100, list[str]()
-    for name, model, alike, others in compared(node, read, beside):
-        is_known, usual = UNKNOWN_WAYS not in name, _usual(medians(node, read, model).get(name))
-        if is_known and usual is not None:
+    for name, model, own, others in compared(node, read, compared_with):
+        is_known, group_median = UNKNOWN_WAYS not in name, _comparable_median(medians(node, read, model).get(name))
+        if is_known and group_median is not None:
             continue
-        if usual is None and OTHERS in name:
-            usual = _usual(medians(node, all_copies, model).get(name.partition(OTHERS)[0]))
+        if group_median is None and OTHERS in name:
+            group_median = _comparable_median(medians(node, all_copies, model).get(name.partition(OTHERS)[0]))
         is_enough = (is_known and has_limit) or (len(others) > 1 and any(others.values()))
-        due = least * usual if usual is not None else 0.0 if is_enough else inf
-        alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items() if speed < due]
+        due = least * group_median if group_median is not None else 0.0 if is_enough else inf
+        alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in own.items() if speed < due]
     if alone or not (has_limit or read(node)):
         incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")
 
 
-def _usual(shared: Median | None) -> float | None:
+def _comparable_median(shared: Median | None) -> float | None:
     return shared.value if shared and shared.is_comparable else None

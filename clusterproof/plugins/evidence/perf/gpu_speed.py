@@ -95,7 +95,9 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Col
     speeds_of_models = by_model(node, speeds, measured)
     unknown = {} if {*known}.isdisjoint(models) else speeds_of_models.get("", {})
     return {
-        gpu: speed for alike in (unknown, *map(speeds_of_models.get, models)) for gpu, speed in (alike or {}).items()
+        gpu: speed
+        for of_model in (unknown, *map(speeds_of_models.get, models))
+        for gpu, speed in (of_model or {}).items()
     }
 
 
@@ -263,9 +265,9 @@ def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]
         elif cells and all(cell.isdecimal() for cell in cells) and not columns:
             columns = cells
         elif len(cells) == len(columns) + 1 and cells[0].isdecimal() and all(map(_CELL.fullmatch, cells[1:])):
-            ends = [cells[0]] if DIRECTIONS.get(test) == GPU_TO_GPU else []
+            row_gpus = [cells[0]] if DIRECTIONS.get(test) == GPU_TO_GPU else []
             row = [(column, cell) for column, cell in zip(columns, cells[1:], strict=True) if cell != "N/A"]
-            copies += [([*ends, column], float(cell)) for column, cell in row]
+            copies += [([*row_gpus, column], float(cell)) for column, cell in row]
 
 
 def _by_gpu(copies: list[tuple[list[str], float]]) -> Speeds:

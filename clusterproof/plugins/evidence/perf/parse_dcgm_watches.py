@@ -121,25 +121,25 @@ OF_PROGRAMS = ("none", "repeat-concern")  # verdicts of Xids that a program's ow
 
 def is_dmon(text: str) -> bool:
     """Whether this is the output of `dcgmi dmon` with the last Xids among its columns."""
-    return _place(text) is not None and bool(_OF_GPU.search(text))
+    return _xid_column(text) is not None and bool(_OF_GPU.search(text))
 
 
-def _place(text: str) -> int | None:
+def _xid_column(text: str) -> int | None:
     """The index of the column with Xids."""
-    header, asked = _HEADER.search(text), _ASKED.search(typed_above(text))
+    header, requested = _HEADER.search(text), _ASKED.search(typed_above(text))
     if header:
-        return next((place for place, name in enumerate(header[1].split()) if name.startswith(_XID)), None)
-    fields = asked[1].split(",") if asked else []
+        return next((index for index, name in enumerate(header[1].split()) if name.startswith(_XID)), None)
+    fields = requested[1].split(",") if requested else []
     return fields.index(_FIELD) if _FIELD in fields else None
 
 
 def read_dmon(text: str) -> Mapping[str, object]:
     """The collector `dcgm_diag`, if the last Xid of a GPU is not one that a program can cause. Raises CaptureError."""
     incidents = Incidents()
-    place = _place(text) or 0
+    column = _xid_column(text) or 0
     for gpu, values in _OF_GPU.findall(text)[:100_000]:
         cells = values.split()
-        code = cells[place] if place < len(cells) else ""
+        code = cells[column] if column < len(cells) else ""
         if code.isdecimal() and int(code) and xid(int(code)).verdict not in OF_PROGRAMS:
             incidents.by_device[gpu] = [f"its last Xid is {int(code)}: {xid(int(code)).name}"]
     return incidents.log("dcgmi dmon")

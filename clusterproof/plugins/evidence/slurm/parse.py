@@ -26,8 +26,8 @@ from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     begins_sinfo,
     is_sinfo,
     nodes_named,
-    of_node,
     read_sinfo,
+    record_of,
     table_in,
     unclear_rows,
     without_titles,
@@ -55,7 +55,7 @@ def listed_in(text: str) -> Listed:
     by_node.pop("", None)
     table = table_in(rest)
     for name, row in table.by_node.items():
-        by_node.setdefault(name, []).append(of_node(row, name))
+        by_node.setdefault(name, []).append(record_of(row, name))
     unclear = [f"sinfo: {table.refused}"] if table.refused else table.unclear
     return Listed(by_node, unclear, "\n".join(table.rest))
 
@@ -87,7 +87,7 @@ def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
 
 def worst(files: Iterable[object]) -> Mapping[str, object]:
     """The nodes in several files, each once, with the worst state, as it is unknown which file is the latest."""
-    return latest((-place, value) for place, value in enumerate(files))
+    return latest((-index, value) for index, value in enumerate(files))
 
 
 def _badness(node: Mapping[str, Any]) -> tuple[bool, ...]:

@@ -103,14 +103,14 @@ def records_in(text: str) -> tuple[list[str], str]:
     return records[:MAX_NODES], "\n".join(rest)
 
 
-def _is_further(lines: Sequence[str], place: int) -> bool:
+def _is_further(lines: Sequence[str], index: int) -> bool:
     """Whether a line continues the record before it: it begins with a key, or is the rest of a wrapped line.
 
     Such a rest is followed by a key of the same record, or ends the stamp of a reason.
     """
-    if not lines[place]:
-        return place + 1 < len(lines) and bool(_OWN.match(lines[place + 1]))
-    for before, line in itertools.pairwise(lines[place - 1 : place + 20]):
+    if not lines[index]:
+        return index + 1 < len(lines) and bool(_OWN.match(lines[index + 1]))
+    for before, line in itertools.pairwise(lines[index - 1 : index + 20]):
         if _OWN.match(line):
             return True
         if not line or len(before) < NARROWEST or _ANOTHER.match(line):

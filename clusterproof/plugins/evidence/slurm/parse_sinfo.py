@@ -100,7 +100,7 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
     """A table by its titles and the lines below them. Raises CaptureError."""
     if "REASON" in titles and "RESERVATION" in titles:
         raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
-    end = next((place for place, line in enumerate(below) if _END.fullmatch(line.strip())), len(below))
+    end = next((index for index, line in enumerate(below) if _END.fullmatch(line.strip())), len(below))
     table = Table(titles, unclear=_rows_behind(titles, below[end:]), rest=[before, *below[end:]])
     expanded: dict[str, tuple[str, ...]] = {}
     named, odd = 0, ""
@@ -182,7 +182,7 @@ def _of_row(row: Mapping[str, str]) -> dict[str, object]:
     return node
 
 
-def of_node(row: Mapping[str, str], name: str) -> str:
+def record_of(row: Mapping[str, str], name: str) -> str:
     """A row's entry for one of its nodes, as sinfo would print it for this node alone."""
     own = {title: short(cell) for title, cell in row.items() if title in _READ} | {"NODELIST": name}
     return f"{' '.join(own)}\n{' '.join(own.values())}\n"

@@ -35,8 +35,8 @@ def plain(text: str) -> Iterator[Assignment]:
 def exported(text: str) -> Iterator[Assignment]:
     """The variables that a shell script exports to programs started later."""
     assigned: dict[str, Assignment] = {}
-    for number, line, depth, is_here in _script(text):
-        commands = [] if is_here else _commands(line)
+    for number, line, depth, is_here_document in _script(text):
+        commands = [] if is_here_document else _commands(line)
         for argv, is_conditional in commands:
             is_export = argv[0] == "export"
             pairs = [_ASSIGNED.fullmatch(word) for word in argv[is_export:]]
@@ -51,8 +51,8 @@ def exported(text: str) -> Iterator[Assignment]:
 
 def printed(text: str) -> Iterator[Assignment]:
     """The variables that a Slurm task prolog sets by printing `export NAME=value`, with echo or a here-document."""
-    for number, line, depth, is_here in _script(text):
-        match = _EXPORTED.match(line) if is_here else _PRINTED.match(line)
+    for number, line, depth, is_here_document in _script(text):
+        match = _EXPORTED.match(line) if is_here_document else _PRINTED.match(line)
         if match:
             *quote, name, value = match.groups()
             if any(quote):
@@ -69,11 +69,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _script(text: str) -> Iterator[tuple[int, str, int, bool]]:
     """Each line, the depth of conditions and loops around it, and whether it is part of a here-document."""
-    depth, here = 0, ""
+    depth, terminator = 0, ""
     for number, line in _lines(text):
-        if here:
-            if line == here:
-                here = ""
+        if terminator:
+            if line == terminator:
+                terminator = ""
             else:
                 yield number, line, depth, True
             continue
@@ -83,7 +83,7 @@ def _script(text: str) -> Iterator[tuple[int, str, int, bool]]:
         yield number, line, depth + opens, False
         depth = max(0, depth + opens - closes)
         match = _HERE.search(line)
-        here = match[2] if match else ""
+        terminator = match[2] if match else ""
 
 
 def _commands(line: str) -> Iterator[tuple[list[str], bool]]:

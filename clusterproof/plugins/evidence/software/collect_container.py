@@ -61,7 +61,7 @@ def read(node: Node) -> object:
     return {
         "devices": [_opened(node, path, drivers) for path in files],
         "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
-        "gpus_asked": _asked(),
+        "gpus_asked": _gpus_requested(),
         "cuda_begins_with": _cuda_begins_with(),
         "libraries": {name: _loaded(node, name, mounts, until) for name in (*LIBRARIES, *_plugin())},
     }
@@ -74,12 +74,12 @@ def _device_files(node: Node) -> list[str]:
     return paths
 
 
-def _asked() -> dict[str, int]:
+def _gpus_requested() -> dict[str, int]:
     """How many GPUs the variables with a number ask for; all may be the image's own, and MIG shares GPUs."""
     texts = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
-    asked = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
+    requested = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
     listed = {*os.environ.get(LISTS, "").split(",")}
-    return asked if not all(map(GPU.fullmatch, listed)) else {**asked, LISTS: len(listed)}
+    return requested if not all(map(GPU.fullmatch, listed)) else {**requested, LISTS: len(listed)}
 
 
 def _cuda_begins_with() -> int | None:

@@ -112,9 +112,9 @@ def _is_automatic(mount: dict[str, str], own: dict[str, dict[str, str]]) -> bool
 
 def _is_covered(mount: dict[str, str], table: list[dict[str, str]], users: list[dict[str, str]]) -> bool:
     """Whether the path of a mount leads through a user's own mount, which would then answer in its place."""
-    path, place = mount["path"], table.index(mount)
+    path, position = mount["path"], table.index(mount)
     above = any(path.startswith(f"{other['path']}/") for other in users)
-    return above or any(other["path"] == path and table.index(other) > place for other in users)
+    return above or any(other["path"] == path and table.index(other) > position for other in users)
 
 
 def _of_units(node: Node) -> list[str]:

@@ -18,29 +18,29 @@ DEEPEST = 4  # partition, RAID, encryption, logical volume
 def read(node: Node) -> object:
     """Every NVMe controller with its disks; a disk shows what is built on it and where any of that is mounted."""
     names = [name for name in node.names(CONTROLLERS) if name.startswith("nvme")]
-    places: dict[str, list[str]] = {}
+    mount_points: dict[str, list[str]] = {}
     for mount in mounted(node):
         for key in (mount["device"], mount["source"]):
-            places.setdefault(key, []).append(mount["path"])
-    return node.each("controllers", names, lambda name: _controller(node, name, places))
+            mount_points.setdefault(key, []).append(mount["path"])
+    return node.each("controllers", names, lambda name: _controller(node, name, mount_points))
 
 
-def _controller(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, object]:
+def _controller(node: Node, name: str, mount_points: dict[str, list[str]]) -> dict[str, object]:
     node.at(name)
-    here = f"{CONTROLLERS}/{name}"
-    disks = [entry for entry in node.names(here) if DISK.fullmatch(entry)]
+    controller = f"{CONTROLLERS}/{name}"
+    disks = [entry for entry in node.names(controller) if DISK.fullmatch(entry)]
     return {
         "name": name,
-        "model": node.text(f"{here}/model"),
-        "serial": node.text(f"{here}/serial"),
-        "firmware": node.text(f"{here}/firmware_rev", absent=""),
-        "transport": node.text(f"{here}/transport", absent=""),
-        "state": node.text(f"{here}/state"),
-        "disks": [_disk(node, re.sub(r"c\d+n", "n", disk), places) for disk in disks],
+        "model": node.text(f"{controller}/model"),
+        "serial": node.text(f"{controller}/serial"),
+        "firmware": node.text(f"{controller}/firmware_rev", absent=""),
+        "transport": node.text(f"{controller}/transport", absent=""),
+        "state": node.text(f"{controller}/state"),
+        "disks": [_disk(node, re.sub(r"c\d+n", "n", disk), mount_points) for disk in disks],
     }
 
 
-def _disk(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, object]:
+def _disk(node: Node, name: str, mount_points: dict[str, list[str]]) -> dict[str, object]:
     parts = _parts(node, name, DEEPEST)
     keys = [key for part in parts for key in (f"/dev/{part}", str(node.text(f"{BLOCKS}/{part}/dev", absent="")))]
     sectors = node.text(f"{BLOCKS}/{name}/size")
@@ -49,7 +49,7 @@ def _disk(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, obje
         "name": name,
         "kib": int(str(sectors)) // SECTORS_IN_KIB if is_number else sectors,
         "used_by": parts[1:],
-        "mounted": sorted({place for key in keys for place in places.get(key, ())})[:MAX_PARTS],
+        "mounted": sorted({mount_point for key in keys for mount_point in mount_points.get(key, ())})[:MAX_PARTS],
     }
 
 

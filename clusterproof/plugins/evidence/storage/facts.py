@@ -140,7 +140,7 @@ def is_read_only(mount: Mount) -> bool:
     return not READ_ONLY.isdisjoint(options_of(mount))
 
 
-def mounted_alike(mount: Mount) -> Mapping[str, str | None]:
+def comparable(mount: Mount) -> Mapping[str, str | None]:
     """The values that should be the same for a mount on every node of a group: type and access; also source
     and options of a network file system. None for a value that could not be read.
     """

@@ -47,10 +47,10 @@ class Round:
         """A line for the round, and for each change and problem."""
         first, *others = self.lines or ("nothing is written",)
         yield f"{first} ({sum(self.requests.values())} requests, {self.seconds:.1f} s)"
-        alike: dict[str, list[str]] = defaultdict(list)
+        nodes_by_change: dict[str, list[str]] = defaultdict(list)
         for node, change in self.changes.items():
-            alike[change].append(node)
-        yield from (of_nodes(names, change) for change, names in alike.items())
+            nodes_by_change[change].append(node)
+        yield from (of_nodes(names, change) for change, names in nodes_by_change.items())
         yield from others
         yield from (f"not written: {problem}" for problem in self.problems)
 

@@ -73,7 +73,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
     campaigns: list[Campaign] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
         journal = planned(nodes, options, cluster, setup.unavailable)
-        if options.asked and not journal.plan.asked:
+        if options.named_pairs and not journal.plan.asked:
             continue
         if options.resume:
             journal = _resumed(journal, begun, options.resume)
@@ -245,8 +245,10 @@ def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
                     f"--resume {path}: it was measured with {before.about.get('meter')} otherwise; expected the same "
                     "meter, size and ranks"
                 )
-            asked = {name: journal.about[name] for name in ("groups", "no_groups") if name in journal.about}
-            about = {name: value for name, value in before.about.items() if name not in ("groups", "no_groups")} | asked
+            selection = {name: journal.about[name] for name in ("groups", "no_groups") if name in journal.about}
+            about = {
+                name: value for name, value in before.about.items() if name not in ("groups", "no_groups")
+            } | selection
             plan = replace(before.plan, absent=journal.plan.absent)
             return replace(before, about=about, absent=journal.absent, plan=plan)
     raise pytest.UsageError(

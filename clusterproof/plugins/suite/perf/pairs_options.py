@@ -32,7 +32,7 @@ class PairOptions:
 
     which: str  # quick, full, or "" if the pairs are named
     groups: str  # doubling, all, or comma-separated sizes; "" for none
-    asked: tuple[tuple[str, str], ...]
+    named_pairs: tuple[tuple[str, str], ...]
     at_once: int
     budget_s: float
     run_s: float
@@ -57,7 +57,7 @@ def pair_options(option: Options) -> PairOptions:
     return PairOptions(
         which=which,
         groups=option.groups,
-        asked=named_pairs(option.pairs),
+        named_pairs=named_pairs(option.pairs),
         at_once=option.pairs_at_once or 1_000_000,
         budget_s=budget_s(option.pairs_budget),
         run_s=option.pair_timeout,
@@ -118,12 +118,12 @@ def read_or_refuse(path: Path) -> Journal:
         raise pytest.UsageError(str(problem)) from None
 
 
-def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
+def checked_pairs(named: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
     """The pairs that the user named, among these nodes. Raises pytest.UsageError."""
     from clusterproof.plugins.evidence.pairs import pair
 
-    for names in asked:
+    for names in named:
         for node in names:
             if node not in nodes:
                 raise pytest.UsageError(f"--pairs names {node!r:.80}, which is not a node of this run; expected A~B,…")
-    return tuple(dict.fromkeys(pair(*names) for names in asked))
+    return tuple(dict.fromkeys(pair(*names) for names in named))

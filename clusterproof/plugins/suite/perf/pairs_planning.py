@@ -9,9 +9,9 @@ from math import log
 
 from clusterproof.plugins.benchmarks import launchers as launching
 from clusterproof.plugins.benchmarks.launchers import Launcher
+from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
@@ -33,7 +33,7 @@ from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import RDMA_MESH
 from clusterproof.plugins.options.perf_table import FULL
-from clusterproof.plugins.suite.perf.pairs_options import PairOptions, asked_pairs
+from clusterproof.plugins.suite.perf.pairs_options import PairOptions, checked_pairs
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.srun import SETTING
 
@@ -67,7 +67,7 @@ def planned(
         places_of(cluster, [node.target for node in nodes]),
         -log(1 - cluster.threshold("pairwise.slower")),
         is_full=options.which == FULL,
-        named_pairs=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
+        named_pairs=checked_pairs(options.named_pairs, cluster.nodes.keys()) if options.named_pairs else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
     )
     if meter.name == RDMA_MESH:

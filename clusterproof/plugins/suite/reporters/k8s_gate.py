@@ -15,7 +15,7 @@ import pytest
 
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
@@ -180,7 +180,9 @@ class K8sGateReporter:
         except (AwsError, KubernetesError) as problem:
             return WriteOutcome((), (str(problem),))
         except Exception as broken:  # the run's reports are written all the same
-            return WriteOutcome((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
+            return WriteOutcome(
+                (), (f"the gate itself broke: {type(broken).__name__}: {broken} ({raised_at(broken)})",)
+            )
 
         lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))

@@ -27,7 +27,7 @@ from clusterproof.plugins.watch.notify.services import (
     within,
 )
 from clusterproof.reports import headline
-from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.findings import findings, missing_evidence
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.changes import headline as what_changed
 from clusterproof.reports.history.words import folded
@@ -63,7 +63,7 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield f"since the last run: {what_changed(changes)}"
         yield from folded(NEW, changes.new)
     yield from _findings(results, Verdict.FAIL, catalog)
-    for gap in gaps(results):
+    for gap in missing_evidence(results):
         yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
     yield from _findings(results, Verdict.CONCERN, catalog)
     yield from folded(GONE, changes.gone)

@@ -18,8 +18,8 @@ from clusterproof.plugins.training_run.collectives import (
     MIN_STEPS,
     CollectiveCall,
     Traced,
-    ends_together,
     is_of_pair,
+    is_synchronizing,
     kind_of_kernel,
 )
 
@@ -68,14 +68,14 @@ class Collectives:
         if is_of_pair(kernel):
             if not collective:
                 self.has_unnamed_pairs = True
-            elif not ends_together(collective):
+            elif not is_synchronizing(collective):
                 self.has_named_pairs = True
         kind = ALL_TO_ALL if is_of_pair(kernel) and not collective else kind_of_kernel(kernel, collective)
         name, purpose = _text(arguments.get("Process Group Name")), _text(arguments.get("Process Group Description"))
         parts = (name, "" if purpose in _UNSAID else purpose, _text(arguments.get("Process Group Ranks")))
         ranks, number = _number(arguments.get("Group size")), arguments.get("Seq")
         group = " ".join(part for part in parts if part)
-        if ends_together(kind) and len(self.kernels) <= MAX_CALLS:
+        if is_synchronizing(kind) and len(self.kernels) <= MAX_CALLS:
             group = self.names.setdefault(group, group)
             self.kernels.append(_CollectiveKernel(start, lasted, group, ranks or 0, kind, _number(number)))
 

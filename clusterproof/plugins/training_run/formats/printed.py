@@ -102,8 +102,8 @@ class WallClock:
     def lasted(self, last_time: float, time_s: float, count: int) -> float:
         """The duration of so many steps; an hour less if the clock was set forward meanwhile."""
         seconds = time_s - last_time
-        as_usual = self.step_s is not None and abs(seconds - HOUR_S - self.step_s * count) <= AS_USUAL_S
-        if as_usual and _may_be_set(last_time, time_s):
+        is_as_before = self.step_s is not None and abs(seconds - HOUR_S - self.step_s * count) <= AS_USUAL_S
+        if is_as_before and _may_be_set(last_time, time_s):
             return seconds - HOUR_S
         self.step_s = seconds / count
         return seconds

@@ -50,7 +50,7 @@ def printer(line: str, of_file: int, bar: int = 0) -> Printer:
     """
     values, _ = labels(line, bar)
     rank, local, task = values.get("rank", values.get("mpi")), values.get("local"), values.get("task")
-    parts = [] if rank else [values[place] for place in _PLACES if place in values]
+    parts = [] if rank else [values[kind] for kind in _PLACES if kind in values]
     parts += [f"task {int(task)}"] if task else []
     if rank and task:
         parts.append(f"rank {int(rank)}")

@@ -51,8 +51,8 @@ def read_metrics(path: RunFile) -> Iterator[Sample | CpuCount | CutFile]:
         sample = _sample(entry, lines.where)
         if sample:
             yield sample
-        if sample and sample.metric == CPU and len(of_node := cores.setdefault(sample.node, set())) < MAX_CORES:
-            of_node.add(str(entry.get("Name")))
+        if sample and sample.metric == CPU and len(core_names := cores.setdefault(sample.node, set())) < MAX_CORES:
+            core_names.add(str(entry.get("Name")))
     yield from (CpuCount(node, len(names)) for node, names in cores.items())
     if lines.is_cut:
         yield CutFile()

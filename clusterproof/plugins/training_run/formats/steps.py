@@ -113,7 +113,7 @@ class _Table:
         self.positions: dict[tuple[str, ...], Position] = {}
         self.placed: set[tuple[str, ...]] = set()
         self.clock = elapsed.Elapsed(head.is_unclear)
-        self.gaps: dict[int, LossGap] = {}  # by rank
+        self.missing_losses: dict[int, LossGap] = {}  # by rank
 
     def take(
         self, row: list[str], where: str, *, is_cut: bool
@@ -127,7 +127,7 @@ class _Table:
         if "operation" not in at:
             loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
             is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
-            yield from losses_of(Loss(position.rank, step, loss, norm), self.gaps, is_expected=is_expected)
+            yield from losses_of(Loss(position.rank, step, loss, norm), self.missing_losses, is_expected=is_expected)
         if not self.head.duration:
             pass
         elif is_no_duration(row[index]):
@@ -162,10 +162,12 @@ class _Table:
         return position
 
 
-def losses_of(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:
+def losses_of(line: Loss, missing_losses: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:
     """The loss of a step, or that an expected one is missing."""
     has_loss = line.loss is not None
-    is_unclear = (has_loss or is_expected) and gaps.setdefault(line.rank, LossGap()).is_unclear(has_loss=has_loss)
+    is_unclear = (has_loss or is_expected) and missing_losses.setdefault(line.rank, LossGap()).is_unclear(
+        has_loss=has_loss
+    )
     if has_loss or line.norm is not None or is_unclear:
         yield replace(line, is_unclear=is_unclear)
 

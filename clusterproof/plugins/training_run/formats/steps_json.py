@@ -50,7 +50,7 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
     is_told = rank is not None  # or the missing rank has been reported
     placed: set[Placement] = set()
     clock: elapsed.Elapsed | None = None
-    gaps: dict[int, LossGap] = {}
+    missing_losses: dict[int, LossGap] = {}
     for entry in json_lines(lines, EXPECTED_STEP):
         if isinstance(entry, dict) and _is_other(entry):
             continue
@@ -63,7 +63,7 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
         duration = _duration(entry)
         loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
         is_expected = any(key in entry for key in NAMES["loss"])
-        yield from losses_of(Loss(position.rank, number, loss, norm), gaps, is_expected=is_expected)
+        yield from losses_of(Loss(position.rank, number, loss, norm), missing_losses, is_expected=is_expected)
         if duration and is_no_duration(entry[duration[0]]):
             yield NoDuration()
         elif duration:  # others are of a validation

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run import CollectiveArguments, Dump, GroupProgress, PendingCollective, rank_names
-from clusterproof.plugins.training_run.collectives import ends_apart
+from clusterproof.plugins.training_run.collectives import has_root_or_peer
 from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, LATE_S, STATES, Activity, RankProcesses
 
 
@@ -225,7 +225,7 @@ def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
         return None if dump.pending else NOWHERE  # a rank that waits nowhere is waited for
     enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
-    if waits is None or ends_apart(waits.name):  # the others may have correctly ended the collective for which it waits
+    if waits is None or has_root_or_peer(waits.name):  # others may have correctly ended the collective
         return GroupProgress(enqueued, enqueued)
     return GroupProgress(enqueued, waits.number - 1)
 

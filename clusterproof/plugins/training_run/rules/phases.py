@@ -135,9 +135,9 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
     return least if least.share < far_less * median(rank.share for rank in others) else None
 
 
-def all_wait(shares: Sequence[TimeShare], alike: float) -> bool:
+def all_wait(shares: Sequence[TimeShare], least_ratio: float) -> bool:
     """Whether the median of at least three ranks waits for nearly the largest share."""
-    return len(shares) >= MIN_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
+    return len(shares) >= MIN_PEERS and median(rank.share for rank in shares[1:]) > least_ratio * shares[0].share
 
 
 def kernels_run(recorded: RunData) -> list[TimeShare]:

@@ -31,7 +31,7 @@ class RankPace:
 
     `ratio` is the median over all steps and `error` the standard error of its logarithm; `low` is its tenth percentile
     over steps, and `low_of_parts` the lowest median of five parts of the run; `swing` is how far its ninetieth
-    percentile is above its median, `usual_swing` the same for most ranks of the stage; `mates` the ratio of the ranks
+    percentile is above its median, `median_swing` the same for most ranks of the stage; `mates` the ratio of the ranks
     of other stages with the same replica.
     """
 
@@ -43,16 +43,16 @@ class RankPace:
     low: float
     low_of_parts: float
     swing: float
-    usual_swing: float
+    median_swing: float
     mates: float | None = None
 
     def slower(self, uneven: float) -> float:
         """The figure that is evaluated: if work varies between steps, the one that holds in each part."""
-        return self.low_of_parts if self.usual_swing >= uneven else self.ratio
+        return self.low_of_parts if self.median_swing >= uneven else self.ratio
 
     def at_least(self, uneven: float) -> tuple[float, str]:
         """How much slower it is nearly always, with a description: if work varies, single steps show nothing."""
-        swings = self.usual_swing >= uneven
+        swings = self.median_swing >= uneven
         return (self.low_of_parts, f"each of {PARTS} parts") if swings else (self.low, "nine of ten steps")
 
     def is_certain(self, errors: float) -> bool:
@@ -72,7 +72,7 @@ class RankPace:
         return self.mates is not None and self.mates >= concern
 
     def steps_for(self, errors: float, threshold: float = 1.0) -> int:
-        """How many steps would decide on which side of `beside` times as long it is."""
+        """How many steps would decide on which side of `threshold` times as long it is."""
         away = log(self.ratio / threshold)
         return max(self.steps + 1, round(self.steps * (errors * self.error / away) ** 2 * 1.5))
 
@@ -131,7 +131,7 @@ def _of_stage(stage: Mapping[Position, Computed]) -> list[RankPace]:
             low=exp(quantile(values, SLOW_STEPS)),
             low_of_parts=exp(min(_middles_of_parts(values))),
             swing=swings[position],
-            usual_swing=middle,
+            median_swing=middle,
         )
         for position, values in compared.items()
     ]

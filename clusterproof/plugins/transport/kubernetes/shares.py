@@ -32,7 +32,7 @@ class NodeShare:
     at: float = -math.inf
     rested_at: float = -math.inf  # the last evaluation without another reason
     is_open: bool = True
-    alike: int = 0  # consecutive evaluations with the same result
+    unchanged: int = 0  # consecutive evaluations with the same result
 
     def has(self, node: str) -> bool:
         """Whether a node is in the share."""
@@ -60,7 +60,7 @@ class NodeShare:
     def evaluated(self, agents: Mapping[str, Pod], at: float, *, is_open: bool, is_same: bool) -> None:
         """Record an evaluation and the states of the agents before it."""
         self.states, self.at, self.is_open = self.of(agents), at, is_open
-        self.alike = self.alike + 1 if is_same else 0
+        self.unchanged = self.unchanged + 1 if is_same else 0
 
 
 class Shares:
@@ -133,7 +133,7 @@ class Shares:
         for share in self._all:
             if share.names is not None and not share.names:
                 continue
-            pause_s = min(self._every_s * 2.0 ** min(share.alike, 10), max(MAX_PAUSE_S, self._every_s))
+            pause_s = min(self._every_s * 2.0 ** min(share.unchanged, 10), max(MAX_PAUSE_S, self._every_s))
             is_restless = now >= share.at + pause_s and share.is_restless(agents, health)
             if share.is_new(agents) or is_restless:
                 share.rested_at = max(share.rested_at, now) if share.at == -math.inf else share.rested_at

@@ -82,10 +82,10 @@ class Srun(Connection):
         """Run `program` once on each target. Raises Unusable if Slurm cannot be asked."""
         outcomes = _launched([target.name for target in targets], program, limits)
         settings, elsewhere = limits.settings, []
-        has_beside = "beside" in settings and not begins_container(settings.get("srun_options", ""))
+        has_other_connection = "beside" in settings and not begins_container(settings.get("srun_options", ""))
         for target in targets:
             answer = _answer(outcomes.get(target.name))
-            if answer.unreached in _ELSEWHERE and has_beside:
+            if answer.unreached in _ELSEWHERE and has_other_connection:
                 elsewhere.append(target)
             else:
                 answered(target, answer)

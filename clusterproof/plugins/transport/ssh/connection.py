@@ -45,7 +45,7 @@ class Ssh(Connection):
             except (NoRoute, SSHException) as problem:
                 return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
 
-        fan_out(targets, begin, _room_for(limits.fanout), answered)
+        fan_out(targets, begin, _slots_for(limits.fanout), answered)
 
 
 class _Visit:
@@ -161,7 +161,7 @@ def _receive(channel: Channel, output: bytearray, most_bytes: int, deadline: flo
         raise EOFError("no output, no exit status")
 
 
-def _room_for(fanout: int) -> int:
+def _slots_for(fanout: int) -> int:
     """How many nodes can be visited at once; raises the soft limit of open files if that helps."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = fanout * _FILES_A_VISIT + _FILES_BESIDE

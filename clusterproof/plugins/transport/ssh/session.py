@@ -112,7 +112,7 @@ class _RunningProgram:
         self._transport, self._close_login, self._received, self._dead_s = transport, close_login, received, dead_s
         self._heard_at = self._beaten_at = time.monotonic()
         self._is_fed = False
-        self._ends = threading.Lock()  # taken once
+        self._end_lock = threading.Lock()  # taken once
 
     def start(self, program: Program, connect_s: float) -> None:
         """Start the program; if that fails, the session has ended."""
@@ -136,7 +136,7 @@ class _RunningProgram:
     def feed(self, output: bytes) -> None:
         """Called by paramiko with output."""
         self._heard_at = time.monotonic()
-        if self._ends.locked():
+        if self._end_lock.locked():
             return
         try:
             self._received(output)
@@ -178,7 +178,7 @@ class _RunningProgram:
                 self._channel.sendall(KEEPALIVE)
 
     def _end(self, why: str | Exception) -> None:
-        if self._ends.acquire(blocking=False):
+        if self._end_lock.acquire(blocking=False):
             threading.Thread(target=self._finish, args=(why,), daemon=True).start()  # paramiko holds its locks here
 
     def _finish(self, why: str | Exception) -> None:

@@ -18,9 +18,9 @@ FIRST_S = 1.0  # doubled with each failure
 MAX_S = 60.0
 
 
-def pause_s(failures: int, asked_s: float = 0.0) -> float:
+def pause_s(failures: int, retry_after_s: float = 0.0) -> float:
     """The pause after so many consecutive failures; at least what the receiver asked for."""
-    return max(asked_s, min(MAX_S, FIRST_S * (1 << min(failures - 1, 16))))
+    return max(retry_after_s, min(MAX_S, FIRST_S * (1 << min(failures - 1, 16))))
 
 
 class RetrySchedule:
@@ -31,12 +31,12 @@ class RetrySchedule:
         self._from = 0.0  # nothing is sent before this time
         self._of: dict[str, tuple[int, float]] = {}  # failures of each notification, and when it is due
 
-    def failed(self, name: str, now: float, asked_s: float = 0.0) -> None:
+    def failed(self, name: str, now: float, retry_after_s: float = 0.0) -> None:
         """Record a failed notification."""
         failures = self._of.get(name, (0, 0.0))[0] + 1
         self._failures += 1
-        self._from = now + pause_s(self._failures, asked_s)
-        self._of[name] = failures, now + pause_s(failures, asked_s)
+        self._from = now + pause_s(self._failures, retry_after_s)
+        self._of[name] = failures, now + pause_s(failures, retry_after_s)
 
     def delivered(self, name: str) -> None:
         """Record a delivered notification."""

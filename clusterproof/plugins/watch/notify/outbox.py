@@ -139,7 +139,7 @@ class Outbox:
     def _incident(self, alerts: Sequence[Alert]) -> str:
         """The incident by which the receiver knows them; it is closed with its last finding."""
         known, closed = self._incidents.get(alerts[0].key), {alert.key for alert in alerts if alert.kind == _CLOSED}
-        if known and (not closed or self._incidents.ends_with(known, closed)):
+        if known and (not closed or self._incidents.is_closed_by(known, closed)):
             return known
         return incident_of(self._cluster, alerts)
 

@@ -56,10 +56,10 @@ def paths_for(folder: Path, receivers: Sequence[str], outboxes: Mapping[Path, Ou
     """
     free, paths = dict(outboxes), list[Path]()
     for number, receiver in enumerate(receivers, start=1):
-        place = _path(folder, number)
+        default = _path(folder, number)
         own = [path for path, outbox in free.items() if outbox.receiver == receiver]
-        if not own and place in free and not free[place].receiver:
-            own = [place]
+        if not own and default in free and not free[default].receiver:
+            own = [default]
         new = (path for other in count(number) if (path := _path(folder, other)) not in {*outboxes, *paths})
         paths.append(own[0] if own else next(new))
         free.pop(paths[-1], None)

@@ -37,7 +37,7 @@ class Incidents:
             if not self._keys[incident]:
                 del self._keys[incident]
 
-    def ends_with(self, incident: str, closed: Collection[Key]) -> bool:
+    def is_closed_by(self, incident: str, closed: Collection[Key]) -> bool:
         """Whether an incident has no other open findings once these are closed."""
         return self._keys.get(incident, set()) <= set(closed)
 
@@ -57,11 +57,11 @@ class Incidents:
 
 def _gathered(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
     """Alerts with one cause, within the window after the first of them."""
-    for _, alike in groupby(
+    for _, of_cause in groupby(
         sorted(alerts, key=lambda alert: (alert.cause, alert.time_s)), key=lambda alert: alert.cause
     ):
         together: list[Alert] = []
-        for alert in alike:
+        for alert in of_cause:
             if together and alert.time_s - together[0].time_s > GATHERED_S:
                 yield together
                 together = []

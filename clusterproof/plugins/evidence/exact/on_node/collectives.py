@@ -25,9 +25,9 @@ from clusterproof.plugins.evidence.exact.on_node.exchanges import (
     NCCL,
     Collectives,
     RankPlace,
+    collectives_for,
     copies,
     sums,
-    way_of,
 )
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
@@ -81,17 +81,17 @@ def measured(request: dict[str, Any], change: Change = lambda _, collectives: co
     return {**about, "message_bytes": 4 * length * nodes * local_ranks, **host, "node": node, "answers": answers}
 
 
-def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
+def ranks_of(requested: int, backend: str, within_s: float) -> tuple[int, str]:
     """The number of ranks on this node, or why they cannot be started."""
     if backend != NCCL:
-        return max(asked, 1), ""
+        return max(requested, 1), ""
     (found,) = forked([_gpus], min(LOOKS_S, within_s))  # PyTorch cannot fork after it has looked for GPUs
     gpus, error = found.get("gpus", 0), found.get("error", "")
     if error:
-        return max(asked, 1), f"PyTorch does not count its GPUs: {error}"
-    if not gpus or gpus < asked:
-        return max(asked, 1), f"PyTorch finds {gpus} GPUs; expected {asked or 'one at least'}"
-    return asked or gpus, ""
+        return max(requested, 1), f"PyTorch does not count its GPUs: {error}"
+    if not gpus or gpus < requested:
+        return max(requested, 1), f"PyTorch finds {gpus} GPUs; expected {requested or 'one at least'}"
+    return requested or gpus, ""
 
 
 def _gpus() -> dict[str, Any]:
@@ -131,7 +131,7 @@ def joined(
     store = meet(group)
     store.set_timeout(patience)
     dist.init_process_group(backend, store=store, rank=group.rank, world_size=group.ranks, timeout=patience)
-    collectives = change(group.rank, way_of(backend, group))
+    collectives = change(group.rank, collectives_for(backend, group))
     yield from exchanged(group, collectives, of_settings(request["kinds"]), request["budget_s"], store)
 
 

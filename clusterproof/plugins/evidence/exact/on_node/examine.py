@@ -180,8 +180,8 @@ def _sees_differences(expected: Any) -> bool:
 def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, again: list[Any], changed: bool) -> None:
     elements = wrong_elements(product, expected, MAX_ELEMENTS) if len(tally.wrong) < MAX_WRONG else []
     wrong = sum(bool(differing(repeated, expected).any().item()) for repeated in again)
-    alike = all(not differing(repeated, product).any().item() for repeated in again)
-    mistake = {"set": name, "elements": count, "again": wrong, "of": len(again), "alike": alike}
+    is_same = all(not differing(repeated, product).any().item() for repeated in again)
+    mistake = {"set": name, "elements": count, "again": wrong, "of": len(again), "alike": is_same}
     tally.note({**mistake, "operands_changed": changed, **locations.to_report(elements, COMPARISON)})
 
 

@@ -133,7 +133,7 @@ def copies(
         _note(operations, name, "int32", mistakes)
 
 
-def way_of(backend: str, group: RankPlace) -> Collectives:
+def collectives_for(backend: str, group: RankPlace) -> Collectives:
     """This PyTorch version's functions; gloo has no reduce-scatter: each block is reduced to its rank instead."""
     gather: Any = getattr(dist, "all_gather_into_tensor", None) or getattr(dist, "_all_gather_base", None)
     scatter: Any = getattr(dist, "reduce_scatter_tensor", None) or getattr(dist, "_reduce_scatter_base", None)

@@ -22,17 +22,17 @@ class WrongElement(NamedTuple):
 
 
 def location_in_words(elements: list[WrongElement]) -> str:
-    """The place of all of them in words: `row 5, column 9`, `column 9 (12 rows)`, `lane 9 of 32 (…)`, `tile …`."""
+    """The location of all of them in words: `row 5, column 9`, `column 9 (12 rows)`, `lane 9 of 32 (…)`, `tile …`."""
     rows, columns = sorted({element.row for element in elements}), sorted({element.column for element in elements})
     if len(elements) == 1:
         return f"row {rows[0]}, column {columns[0]}"
     for name, fixed, other, others in (("row", rows, columns, "columns"), ("column", columns, rows, "rows")):
         if len(fixed) == 1:
             return f"{name} {fixed[0]} ({len(other)} {others}{_spacing(other)})"
-    for name, places in (("column", columns), ("row", rows)):
-        lanes = {place % LANES for place in places}
-        if len(lanes) == 1 and len(places) > 1:
-            return f"lane {lanes.pop()} of {LANES} ({len(places)} {name}s)"
+    for name, indices in (("column", columns), ("row", rows)):
+        lanes = {index % LANES for index in indices}
+        if len(lanes) == 1 and len(indices) > 1:
+            return f"lane {lanes.pop()} of {LANES} ({len(indices)} {name}s)"
     for size in TILES:
         if len({(element.row // size, element.column // size) for element in elements}) == 1:
             return f"one tile of {size} x {size} at row {rows[0] // size * size}, column {columns[0] // size * size}"

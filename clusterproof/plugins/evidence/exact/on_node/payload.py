@@ -69,8 +69,8 @@ def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> BlockErro
     came = got[places]
     if bool((came == UNWRITTEN).all()):
         return _block_error(got, due, places, "never written", None)
-    alike = [(how, rank) for how, rank, other in instead if bool((came == other[places]).all())]
-    return _block_error(got, due, places, *_only(alike, len(places)))
+    matching = [(how, rank) for how, rank, other in instead if bool((came == other[places]).all())]
+    return _block_error(got, due, places, *_only(matching, len(places)))
 
 
 def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockError | None:

@@ -175,10 +175,14 @@ def _probes(kind: Kind) -> Iterator[tuple[str, list[float], list[float]]]:
     yield f"rounds operands of {kind.significand} bits", [whole], [1.0]
     operands = next(data_sets(kind, PROBED // 2))
     wide, narrow = (float(magnitudes(bits)[1]) for bits in (operands.left_bits, operands.right_bits))
-    ends = [0.0] * (STEP - 1)
+    zeros = [0.0] * (STEP - 1)
     terms = operands.terms - STEP  # that the 1 has room beside them
     signs = [narrow] * terms + [-narrow] * terms
-    yield f"adds up in fewer than {kind.accumulator} bits", [1.0, *ends, *[wide] * 2 * terms], [1.0, *ends, *signs]
+    yield (
+        f"adds up in fewer than {kind.accumulator} bits",
+        [1.0, *zeros, *[wide] * 2 * terms],
+        [1.0, *zeros, *signs],
+    )
 
 
 def _is_uniformly_wrong(unit: Unit, kind: Kind, device: str, size: int, row: list[float], column: list[float]) -> bool:

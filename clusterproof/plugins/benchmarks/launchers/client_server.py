@@ -164,7 +164,7 @@ ATTEMPTS = 3  # with different ports
 GRACE_S = 5.0  # for the second end, once the first has reported a failure
 
 
-def ends_of(
+def requests_of(
     campaign: MeterCampaign, run: str, together: PairOrGroup, addresses: Mapping[str, Sequence[str]]
 ) -> dict[str, Mapping[str, object]]:
     """The request for each node: the last connects to the others, which serve at these addresses."""
@@ -226,14 +226,14 @@ def ssh(campaign: MeterCampaign) -> OverNodes:
     if not (campaign.meter.server and campaign.meter.client):
         raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
     check(campaign)
-    return OverNodes(campaign, two_ends)
+    return OverNodes(campaign, client_and_servers)
 
 
-def two_ends(turn: PairMeasuring) -> Outcome:
+def client_and_servers(turn: PairMeasuring) -> Outcome:
     """Visit all nodes at the same time."""
     addresses = {node: turn.where[node].addresses for node in turn.together}
     for _ in range(ATTEMPTS):
-        answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.together, addresses))
+        answers = _visited(turn, requests_of(turn.campaign, turn.run, turn.together, addresses))
         if not any(answer.is_port_taken for answer in answers.values()):
             break
     to_clean_up = tuple(node for node, answer in answers.items() if answer.unreached)
