@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -30,3 +31,12 @@ def test_an_end_starts_no_more_programs_than_it_has_devices(asked: object, tmp_p
         with pytest.raises(ValueError, match="expected at most one exchange of each device"):
             exchange._come(here, own, {"options": [], "address": "127.0.0.1"})
     assert not started.exists()
+
+
+@pytest.mark.parametrize(("load", "processors", "seconds"), [(0.5, 192, 15), (192, 192, 15), (15, 2, 45), (3, 2, 22.5)])
+def test_an_exchange_has_more_time_on_a_busy_node(
+    load: float, processors: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    assert exchange._limit_s() == seconds

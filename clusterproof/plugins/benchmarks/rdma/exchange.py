@@ -35,6 +35,7 @@ from clusterproof.plugins.benchmarks.rdma.programs import (
 
 MEETS_S = 20.0  # for the other end to connect
 EXCHANGE_S = 15.0  # for one exchange; normally it takes one or two
+MAX_LOAD = 3.0  # processes for each processor; a busier node is given no more time
 SERVER_ENDS_S = 5.0  # for servers whose clients have ended
 ATTEMPTS = 2  # if the two ends of an exchange do not meet
 AGAIN_S, TRIES = 0.2, 25  # for a client whose server does not listen yet
@@ -111,7 +112,7 @@ def _attempt(
     other: socket.socket, exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]
 ) -> None:
     """Run these exchanges, each with a new server, and add the result to each."""
-    ports = _free(len(exchanges))
+    ports, limit_s = _free(len(exchanges)), _limit_s()
     servers = [
         Running(
             words(own["programs"][exchange["program"]], exchange["program"], exchange["here"], port, request["options"])
@@ -125,13 +126,13 @@ def _attempt(
             for exchange, port in zip(exchanges, ports)
         ],
     )
-    answers = _receive(other, 2 * EXCHANGE_S + MEETS_S)
+    answers = _receive(other, 2 * limit_s + MEETS_S)
     until = time.monotonic() + SERVER_ENDS_S
     for exchange, running, answer in zip(exchanges, servers, answers):
         client = Ended(answer["exit"], answer["text"])
         server = running.ended(0.0 if client.exit is None else until - time.monotonic())
         exchange["arrived"] = answer["arrived"] is True and server.exit == 0
-        exchange["apart"] = not exchange["arrived"] and have_not_met(server, client, running.seconds < EXCHANGE_S)
+        exchange["apart"] = not exchange["arrived"] and have_not_met(server, client, running.seconds < limit_s)
         exchange["ends"] = [] if exchange["arrived"] else [list(server), list(client)]
 
 
@@ -186,7 +187,7 @@ def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) ->
     Raises OSError, and ValueError if it requests more than there are devices.
     """
     _send(other, own)
-    while exchanges := _receive(other, 2 * EXCHANGE_S):
+    while exchanges := _receive(other, 2 * _limit_s()):
         if not isinstance(exchanges, list) or len(exchanges) > len(own["ports"]):
             raise ValueError(f"the other end asks for {exchanges!r:.80}; expected at most one exchange of each device")
         _send(other, _answers(exchanges, own, request))
@@ -212,7 +213,7 @@ def _answers(exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict
 
 def _exchanged(planned: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """How the client of one exchange ended."""
-    name, until = planned["program"], time.monotonic() + EXCHANGE_S
+    name, until = planned["program"], time.monotonic() + _limit_s()
     port = next(port for port in own["ports"] if port["label"] == planned["b"])
     called = words(own["programs"][name], name, port, int(planned["tcp_port"]), request["options"], request["address"])
     ended = Ended(None, "")
@@ -223,6 +224,11 @@ def _exchanged(planned: dict[str, Any], own: dict[str, Any], request: dict[str, 
         time.sleep(AGAIN_S)
     arrived = has_arrived(name, ended)
     return {"arrived": arrived, "exit": ended.exit, "text": "" if arrived else ended.text}
+
+
+def _limit_s() -> float:
+    """The time for one exchange: longer on a node that is busy, where all take longer."""
+    return EXCHANGE_S * min(MAX_LOAD, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 def _free(count: int) -> list[int]:
