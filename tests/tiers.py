@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 TESTS = Path(__file__).parent
 PRODUCT = TESTS.parent / "clusterproof"
 LONG_FOLDERS = frozenset({"aws", "counterparts"})  # a fake AWS server, and third-party programs
+ONE_SERVER = re.compile(r"tests/(?:aws|kubernetes)/")  # whose tests share servers that take long to start
+HALVES = 2  # of such a folder, each with servers of its own
 PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
 )  # fixtures that start programs
@@ -131,6 +134,21 @@ def is_long(item: pytest.Item) -> bool:
         return True
     needs = any(True for _ in item.iter_markers("skipif"))
     return needs or not LONG_FOLDERS.isdisjoint(item.path.parts) or not PROGRAMS.isdisjoint(item.fixturenames)  # type: ignore[attr-defined]
+
+
+class ByServer(LoadFileScheduling):  # type: ignore[misc]
+    """Each file to one worker, and half of a folder whose tests share servers: more would start them again."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        folder = ONE_SERVER.match(file)
+        return f"{folder[0]} {zlib.crc32(file.encode()) % HALVES}" if folder else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer | None:
+    """Schedule by file and server."""
+    return ByServer(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import pytest
 
 from tests.counterparts import installed
 from tests.missing import COUNTERPARTS, missing, reasons
-from tests.tiers import FEW, TESTS, meets_system
+from tests.tiers import FEW, HALVES, TESTS, ByServer, meets_system
 
 OWN_RUN = """
     import pytest
@@ -150,3 +150,15 @@ def test_the_programs_of_others_are_among_it(monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(line.rpartition(" ")[2] for line in lacking) == COUNTERPARTS
     assert "promtool is not installed (promtool): scripts/counterparts promtool" in lacking
     assert installed.folder("machine").parts[:2] == ("/", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("files", "workers"),
+    [
+        (("tests/core/test_record.py", "tests/core/test_table.py"), 2),
+        (tuple(f"tests/kubernetes/test_{letter}.py" for letter in "abcdefgh"), HALVES),
+    ],
+)
+def test_files_that_share_a_server_go_to_few_workers(files: tuple[str, ...], workers: int) -> None:
+    scheduler = object.__new__(ByServer)
+    assert len({scheduler._split_scope(f"{file}::test_it") for file in files}) == workers

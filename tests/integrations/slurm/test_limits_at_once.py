@@ -14,7 +14,7 @@ from tests.integrations.slurm.at_once import NODES, drain_at_once
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 
@@ -29,7 +29,7 @@ MANY = (
 )
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
     with slurm({"gpu001": healthy_cpu()}, settings=MANY, version=request.param) as running:
         yield running

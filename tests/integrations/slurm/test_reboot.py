@@ -10,7 +10,7 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 
@@ -18,7 +18,7 @@ SICK = "gpu001"
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     with scripted({SICK: healthy_p5(SICK)}, lines("health-check"), DRAIN, version=request.param) as running:
         yield running
