@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from clusterproof.plugins.core.cluster import INSTANCE_ID
@@ -88,36 +88,30 @@ class NodeIdentity:
 NOBODY = NodeIdentity()
 
 
+Devices = Mapping[Verdict, tuple[str, ...]]  # that a finding names, by its verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of a check and a node, and the devices that what was found is about."""
+
+    verdict: Verdict
+    devices: Devices = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One verdict of the past. `stands` is the state after it: a run that measured nothing clears no finding."""
+    """One verdict of the past. `stands` is the state after it: a run that measured nothing clears no finding.
+
+    `standing_devices` are those of the state.
+    """
 
     run: int
     verdict: Verdict
     stands: Verdict
     devices: tuple[str, ...] = ()
     message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The state of a check and a node, and the devices that a lasting finding is about; empty if it names none."""
-
-    verdict: Verdict
-    devices: tuple[str, ...] = ()
-
-
-def standing_after(track: Sequence[Entry]) -> Standing | None:
-    """The state after these verdicts, oldest first; None if there are none.
-
-    What an incomplete verdict did not see of the finding before it lasts.
-    """
-    devices: set[str] = set()
-    for entry in reversed(track):
-        devices.update(entry.devices)
-        if entry.verdict is not Verdict.INCOMPLETE:
-            break
-    return Standing(track[-1].stands, tuple(sorted(devices))) if track else None
+    standing_devices: Devices = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

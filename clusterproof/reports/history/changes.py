@@ -9,7 +9,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.history import FINE, FOUND, Pair, Past, Standing, standing_after
+from clusterproof.reports.history import FINE, FOUND, Devices, Pair, Past, Standing
 
 NEW, STILL, GONE = "new", "still", "gone"
 _WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # evidence outweighs a lack of it
@@ -26,7 +26,7 @@ class Change:
     now: Verdict
     title: str = ""
     cause: str = ""  # of missing evidence
-    devices: tuple[str, ...] = ()  # that the finding is about now, and was not before; empty if it names none
+    devices: tuple[str, ...] = ()  # that were not found before, or less gravely; empty if none were named then
 
     @property
     def kind(self) -> str:
@@ -36,7 +36,7 @@ class Change:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether it is new only because it is about other devices than before."""
+        """Whether it is new only because it is about further devices."""
         return self.kind == NEW and change(self.before, self.now) == STILL
 
 
@@ -68,26 +68,46 @@ def change(before: Verdict | None, now: Verdict) -> str:
     return NEW if weight > weighed else STILL
 
 
-def verdict_carried(before: Verdict | None, result: Result) -> Verdict:
+def standing_after(before: Standing | None, result: Result) -> Standing:
     """The state after a run: a finding lasts until a run with complete evidence sees that it is gone.
 
-    What an interrupted run did not evaluate is unchanged: empty, if it was fine or never evaluated.
+    What an interrupted run did not evaluate is unchanged: *not applicable*, if it was never evaluated.
     """
     if not result.is_evaluated:
-        return before or Verdict.NOT_APPLICABLE
-    now = known(result)
+        return before or Standing(Verdict.NOT_APPLICABLE)
+    was, now = before.verdict if before else None, known(result)
     is_read = all(part.verdict is not Verdict.INCOMPLETE for part in result.by_verdict)
-    return before if before in FOUND and not is_read and change(before, now) == STILL else now
+    devices = _devices_after(before.devices if before else {}, result)
+    if before and was in FOUND and not is_read and change(was, now) == STILL:
+        return Standing(before.verdict, devices or before.devices)
+    return Standing(now, devices)
+
+
+def _devices_after(before: Devices, result: Result) -> Devices:
+    """The devices found, and those found before that were not read."""
+    parts = {part.verdict: part.devices for part in result.by_verdict}
+    unread = parts.get(Verdict.INCOMPLETE)  # empty if it does not say which
+    devices = {verdict: parts[verdict] for verdict in FOUND if parts.get(verdict)}
+    seen = {device for named in devices.values() for device in named}
+    for verdict, named in before.items() if unread is not None else ():
+        lasting = tuple(device for device in named if device not in seen and (not unread or device in unread))
+        if lasting:
+            devices[verdict] = devices.get(verdict, ()) + lasting
+    return devices
+
+
+def further_devices(before: Devices, now: Devices) -> tuple[str, ...]:
+    """The devices that were not found before, or less gravely; empty if none were named then."""
+    failed = set(before.get(Verdict.FAIL, ()))
+    known = {Verdict.FAIL: failed, Verdict.CONCERN: failed.union(before.get(Verdict.CONCERN, ()))}
+    return tuple(
+        device for verdict, named in now.items() for device in named if device not in known[verdict] and before
+    )
 
 
 def known(result: Result) -> Verdict:
     """The known verdict of a result: an incomplete check may also have found something."""
-    return known_part(result).verdict
-
-
-def known_part(result: Result) -> Result:
-    """The part of a result with its known verdict."""
-    return max(result.by_verdict, key=lambda part: _WEIGHT.get(part.verdict, 0))
+    return max((part.verdict for part in result.by_verdict), key=lambda verdict: _WEIGHT.get(verdict, 0))
 
 
 def marked(result: Result, before: Mapping[Pair, Standing]) -> Result:
@@ -96,15 +116,9 @@ def marked(result: Result, before: Mapping[Pair, Standing]) -> Result:
 
 
 def _change_of(result: Result, before: Standing | None) -> Change:
-    part = known_part(result)
-    was, devices = (before.verdict, before.devices) if before else (None, ())
-    others = others_than(devices, part.devices) if part.verdict in FOUND else ()
-    return Change(result.check, result.node, was, part.verdict, result.title, result.cause, others)
-
-
-def others_than(before: Collection[str], now: Iterable[str]) -> tuple[str, ...]:
-    """The devices that a finding is about, and was not before; empty if it named none then."""
-    return tuple(device for device in now if device not in before) if before else ()
+    was, devices = (before.verdict, before.devices) if before else (None, {})
+    further = further_devices(devices, _devices_after({}, result))
+    return Change(result.check, result.node, was, known(result), result.title, result.cause, further)
 
 
 def since_last(results: Iterable[Result], before: Mapping[Pair, Standing] | None = None) -> Changes:
@@ -126,12 +140,12 @@ def between(past: Past, before: int, now: int) -> Changes:
     for (check, node), track in past.tracks.items():
         last = [entry for entry in track if entry.run == now]
         if last:
-            stood = standing_after([entry for entry in track if entry.run <= before])
-            was, devices = (stood.verdict, stood.devices) if stood else (None, ())
+            stood = [entry for entry in track if entry.run <= before]
+            was, devices = (stood[-1].stands, stood[-1].standing_devices) if stood else (None, {})
             entry = last[0]
-            now_found = entry.stands if entry.stands in FOUND and entry.stands is not was else entry.verdict
-            others = others_than(devices, entry.devices) if now_found in FOUND else ()
-            change = Change(check, node, was, now_found, devices=others)
+            further = further_devices(devices, entry.standing_devices)
+            is_found = entry.stands in FOUND and (entry.stands is not was or further)
+            change = Change(check, node, was, entry.stands if is_found else entry.verdict, devices=further)
             kinds[change.kind].append(change)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FINE, Entry, Gpu, NodeIdentity, Pair, Past, PastRun, Standing, standing_after
+from clusterproof.reports.history import FOUND, Entry, Gpu, NodeIdentity, Pair, Past, PastRun, Standing
 from clusterproof.reports.history.schema import reading
 
 LATEST_S = 250_000_000_000.0  # in the year 9892; Python's calendar ends with 9999
@@ -71,7 +71,7 @@ def _tuples(rows: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
 def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterator[tuple[Pair, Entry]]:
     """The verdicts of each run from `first` on, for checks and nodes with any finding."""
     rows = database.execute(
-        "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, v.message FROM"
+        "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, v.message, v.standing_devices FROM"
         " (SELECT DISTINCT node, check_id FROM verdicts"
         " WHERE run >= ?1 AND verdict IN ('fail', 'concern', 'incomplete')) AS found"
         " JOIN nodes AS n ON n.id = found.node AND n.cluster = ?2"
@@ -83,15 +83,14 @@ def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterato
 
 
 def _entry(row: Sequence[Any]) -> tuple[Pair, Entry]:
-    check, node, run, verdict, stands, devices, message = row
-    last = Verdict(verdict)
-    entry = Entry(
-        run,
-        last,
-        Verdict(stands) if stands else last,
-        tuple(map(_word, json.loads(devices))) if devices else (),
-        _word(message or ""),
-    )
+    check, node, run, word, stands, devices, message, standing_devices = row
+    verdict = Verdict(word)
+    named = tuple(map(_word, json.loads(devices))) if devices else ()
+    if standing_devices:
+        standing = {Verdict(word): tuple(map(_word, of)) for word, of in json.loads(standing_devices).items()}
+    else:
+        standing = {verdict: named} if named and verdict in FOUND else {}  # as in schema 3
+    entry = Entry(run, verdict, Verdict(stands) if stands else verdict, named, _word(message or ""), standing)
     return (_word(check), _word(node)), entry
 
 
@@ -145,16 +144,15 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun
 def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Standing]:
     """The state after the last run that evaluated it, if it is not fine."""
     rows = database.execute(
-        "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, '' FROM (SELECT DISTINCT node, check_id"
-        " FROM verdicts WHERE verdict IN ('fail', 'concern', 'incomplete')) AS found"
-        " JOIN nodes AS n ON n.id = found.node AND n.cluster = ? JOIN checks AS c ON c.id = found.check_id"
-        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= coalesce("
-        "(SELECT max(run) FROM verdicts AS w WHERE w.node = found.node AND w.check_id = found.check_id"
-        " AND w.verdict != 'incomplete'), 0) ORDER BY v.run",
+        "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, '', v.standing_devices FROM"
+        " (SELECT DISTINCT node, check_id FROM verdicts WHERE verdict IN ('fail', 'concern', 'incomplete')) AS found"
+        " CROSS JOIN nodes AS n ON n.id = found.node AND n.cluster = ? CROSS JOIN checks AS c ON c.id = found.check_id"
+        " CROSS JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run ="
+        " (SELECT max(run) FROM verdicts AS w WHERE w.node = found.node AND w.check_id = found.check_id)"
+        " WHERE coalesce(v.stands, v.verdict) IN ('fail', 'concern', 'incomplete')",
         (cluster,),
     )
-    states = {pair: standing_after(track) for pair, track in _tuples(map(_entry, rows)).items()}
-    return {pair: state for pair, state in states.items() if state and state.verdict not in FINE}
+    return {pair: Standing(entry.stands, entry.standing_devices) for pair, entry in map(_entry, rows)}
 
 
 def identity_of(row: Sequence[str]) -> NodeIdentity:

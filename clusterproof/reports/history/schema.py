@@ -50,6 +50,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             value REAL NOT NULL, unit TEXT NOT NULL, PRIMARY KEY (node, name, run)) WITHOUT ROWID""",
     ),
     ("ALTER TABLE runs ADD COLUMN unevaluated INTEGER NOT NULL DEFAULT 0",),
+    ("ALTER TABLE verdicts ADD COLUMN standing_devices TEXT",),
 )
 SCHEMA = len(STEPS)
 

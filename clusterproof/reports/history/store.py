@@ -13,8 +13,8 @@ from typing import Any
 
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FILE, FOUND, NOBODY, HistoryError, NodeIdentity, Pair, PastRun, Standing
-from clusterproof.reports.history.changes import is_green, known_part, verdict_carried
+from clusterproof.reports.history import FILE, NOBODY, HistoryError, NodeIdentity, Pair, PastRun, Standing
+from clusterproof.reports.history.changes import is_green, standing_after
 from clusterproof.reports.history.past import identity_of, standing, storable
 from clusterproof.reports.history.schema import writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
@@ -67,8 +67,8 @@ def write_run(
         names = _Names(database, storable(run.cluster))
         before = standing(database, storable(run.cluster))
         database.executemany(
-            "INSERT INTO verdicts (node, check_id, run, verdict, stands, devices, message)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO verdicts (node, check_id, run, verdict, stands, devices, message, standing_devices)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (_row(result, number, names, before) for result in worst),
         )
         for node, identity in sorted((identities or {}).items()):
@@ -86,19 +86,18 @@ def write_run(
 
 def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Standing]) -> tuple[Any, ...]:
     pair = (storable(result.check), storable(result.node))
-    stood = before.get(pair)
-    stands = verdict_carried(stood.verdict if stood else None, result)
-    part = known_part(result)
-    devices = part.devices if part.verdict in FOUND else ()
+    standing = standing_after(before.get(pair), result)
     is_fine = result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    devices = {verdict.value: named for verdict, named in standing.devices.items()}
     return (
         names.node(result.node),
         names.check(result.check),
         run,
         result.verdict.value,
-        None if stands is result.verdict else stands.value,
-        json.dumps(devices) if devices else None,
+        None if standing.verdict is result.verdict else standing.verdict.value,
+        None if is_fine or not result.devices else json.dumps(result.devices),
         None if is_fine else storable(result.message)[:MAX_WORDS],
+        json.dumps(devices) if devices else None,
     )
 
 

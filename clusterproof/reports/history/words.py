@@ -12,7 +12,7 @@ from clusterproof.plugins.core.message import listed, number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import FOUND, Past, PastRun
-from clusterproof.reports.history.changes import GONE, NEW, STILL, Change, Changes, between, headline
+from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 
 MAX_NODES = 200  # characters of a nodeset in a line
@@ -70,7 +70,7 @@ def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
     for change in sorted(changes, key=_gravest_first):
         is_gap = _is_gap(change)
         cause = change.cause if is_gap else ""
-        others = change.devices if kind == NEW else ()
+        others = change.devices if change.is_of_others else ()
         nodes[change.check, change.now, change.title, cause, others, is_gap].append(change.node)
     alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
     for (check, now, title, cause, others, is_gap), names in nodes.items():
@@ -132,7 +132,7 @@ def _changes(changes: Changes) -> Table:
     for kind, changed in changes.kinds:
         for change in sorted(changed, key=lambda change: change.now.rank):
             before = change.before.value if change.before else "not looked at"
-            before += " of other devices" if change.is_of_others else ""
+            before += " of fewer or other devices" if change.is_of_others else ""
             nodes[kind, change.now, before, change.check].append(change.node)
     checks: dict[tuple[str, Verdict, str, str, str], list[str]] = defaultdict(list)
     for (kind, now, before, check), names in nodes.items():
