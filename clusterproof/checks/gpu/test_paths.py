@@ -12,7 +12,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST, PciLink, PciSwitch
+from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST, PciDevice, PciLink, PciSwitch, unread_kind
 
 pytestmark = [
     mark.gpu,
@@ -20,7 +20,7 @@ pytestmark = [
     mark.hyperpod_node_debugger("G"),
 ]
 
-BUSY, IDLE, NO_GPU = "busy GPUs", "idle GPUs", "no GPU"
+BUSY, IDLE, NO_GPU, UNREAD = "busy GPUs", "idle GPUs", "no GPU", "devices of unread kind"
 
 
 @evidence("nvidia-smi topo -mp; ls -l /sys/bus/pci/devices")
@@ -76,12 +76,12 @@ def test_pcie_switches(node: Node) -> None:
     limits with a healthy node; reseat the riser, or replace the node.
     """
     kinds = by_kind(node)
-    unread = [why for device in node.pci_devices for why in readings(device, "is_nvidia_gpu", "is_nic")[1]]
+    unread = [why for device in of_unread_kind(node) for why in unread_kind(device)]
     if not kinds:
         require(unread)
         not_applicable("no PCIe switch above a GPU or network device is present and awake")
     for (_, _, load), switches in kinds.items():
-        majority_link = link_of_most(node, switches)
+        majority_link = link_of_most(node, switches) if load != UNREAD else None
         for switch in switches:
             with part:
                 evaluate_link(switch, majority_link, is_busy=load == BUSY)
@@ -107,13 +107,23 @@ def evaluate_link(switch: PciSwitch, majority_link: PciLink | None, *, is_busy: 
 def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
     """The switches that are awake, by model, depth in the tree, and what GPUs are below them."""
     busy = busy_addresses(node)
+    unread = {bridge for device in of_unread_kind(node) for bridge in device.path or ()}
     switches = defaultdict(list)
     for switch in node.pci_switches:
         reading, _ = readings(switch.port, "model", "path")
-        load = NO_GPU if not switch.gpus else BUSY if busy.intersection(switch.gpus) else IDLE
+        load = BUSY if busy.intersection(switch.gpus) else IDLE if switch.gpus else NO_GPU
+        load = UNREAD if switch.port.address in unread else load
         if not switch.port.is_asleep:
             switches[reading.get("model", ""), len(reading.get("path") or ()), load].append(switch)
     return switches
+
+
+def of_unread_kind(node: Node) -> list[PciDevice]:
+    """The devices with a known place on the bus of which it is unread whether they are GPUs or network devices."""
+    placed = (device for device in node.pci_devices if readings(device, "path")[0].get("path"))
+    return [
+        device for device in placed if unread_kind(device) and not readings(device, "function_of")[0].get("function_of")
+    ]
 
 
 def busy_addresses(node: Node) -> frozenset[str]:
@@ -134,7 +144,8 @@ def link_of_most(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
 
 def links_of_most(node: Node) -> Values:
     """The link of most switches of each kind, as text."""
-    links = {kind: link_of_most(node, switches) for kind, switches in by_kind(node).items()}
+    kinds = by_kind(node).items()
+    links = {kind: link_of_most(node, switches) for kind, switches in kinds if UNREAD not in kind}
     return {
         f"PCIe link of switches {model} at depth {depth} with {load} below:": str(link) if link else None
         for (model, depth, load), link in links.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import starmap
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import (
@@ -124,7 +123,7 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     deviations = _deviations(node, device, port, RATES, _rates)
     if not port.is_active or _is_usual_in_group(node, device, port):
         return
-    is_degraded = _kind(device, port)[1] == INFINIBAND and ONE_LANE in port.rate
+    is_degraded = readings(port, "link_layer")[0].get("link_layer") == INFINIBAND and ONE_LANE in port.rate
     usual = max((_gbps(deviation.usual) for deviation in deviations), default=0.0)
     usual = max(usual, _usual_of(like, node)) if is_degraded else usual
     assert gbps >= usual or (not is_degraded and _is_renumbered(node, device, port)), (
@@ -172,7 +171,7 @@ def _is_disabled(port: Port) -> bool:
 
 def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
     """How many active ports of this model and link layer on the node have each rate."""
-    kind = device.model, port.link_layer
+    kind = f"{device.model} {port.link_layer}"
     return Counter(_gbps(rate) for like, other in _ports(node) if _kind(like, other) == kind and (rate := _rate(other)))
 
 
@@ -184,6 +183,7 @@ def _usual_of(rates: Counter[float], node: Node) -> float:
 
 USES, USED, UNUSED, OTHER = "links of InfiniBand ports", "active", "never up", "down"
 EVERY_RATE, RATES, STATES = "all rates of InfiniBand ports", "rates of InfiniBand ports", "states of InfiniBand ports"
+ALL = "all"  # ports of a node
 
 
 def _deviations(
@@ -206,28 +206,32 @@ def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
 def _is_renumbered(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether most nodes have as many ports like this one at each rate: it may have another number there.
 
-    Ports whose link layer is unread are of its model alone.
+    All ports here are compared if the model or link layer of one is unread.
     """
-    model, link_layer = _kind(device, port)
-    is_read = all(layer for like, layer in starmap(_kind, _ports(node)) if like == model)
-    kind = f"{model} {link_layer}" if is_read else model
+    own = node.group.values(EVERY_RATE, _every_rate)[node.name]
+    kind = _kind(device, port)
+    kind = kind if kind in own else ALL
     usual = usual_of(node, EVERY_RATE, _every_rate, kind, None)
-    return usual is not None and usual.value == node.group.values(EVERY_RATE, _every_rate)[node.name].get(kind)
+    return usual is not None and usual.value == own.get(kind)
 
 
 def _every_rate(node: Node) -> Values:
-    """The rates of all ports of a model, and of a model and link layer; empty for one that is not active."""
+    """The rates of all ports, and of those of a model and link layer if these are read of every port.
+
+    Empty for a port that is not active.
+    """
     by_kind: dict[str, list[str]] = {}
     for device, port in _ports(node):
-        model, link_layer = _kind(device, port)
-        for kind in (model, f"{model} {link_layer}"):
+        for kind in (ALL, _kind(device, port)):
             by_kind.setdefault(kind, []).append(_rate(port) or "")
-    return {kind: ", ".join(sorted(rates)) for kind, rates in by_kind.items()}
+    kinds = [ALL] if "" in by_kind else [*by_kind]
+    return {kind: ", ".join(sorted(by_kind[kind])) for kind in kinds if by_kind}
 
 
-def _kind(device: RdmaDevice, port: Port) -> tuple[str, str]:
-    """The model and the link layer; empty if unread."""
-    return readings(device, "model")[0].get("model", ""), readings(port, "link_layer")[0].get("link_layer", "")
+def _kind(device: RdmaDevice, port: Port) -> str:
+    """The model and the link layer; empty if one is unread."""
+    layer, of_device = readings(port, "link_layer")[0], readings(device, "model")[0]
+    return f"{of_device['model']} {layer['link_layer']}" if layer and of_device else ""
 
 
 def _rates(node: Node) -> Values:

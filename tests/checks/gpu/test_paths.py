@@ -137,6 +137,15 @@ def test_a_switch_is_judged_beside_a_device_of_unread_kind(narrow: dict[str, Any
     expect(result_of("gpu.pcie_switches", evidence), INCOMPLETE, message)
 
 
+def test_a_switch_above_a_device_of_unread_kind_is_not_held_against_others() -> None:
+    devices = pairs(3)
+    devices[0] = {**devices[0], "class": UNKNOWN}
+    evidence = node("gpu001", devices, switches=[switch(0, **SLOW), switch(1), switch(2)])
+    expect(result_of("gpu.pcie_switches", evidence), INCOMPLETE, "class")
+    narrow = node("gpu001", devices, switches=[switch(0, **NARROW), switch(1), switch(2)])
+    expect(result_of("gpu.pcie_switches", narrow), INCOMPLETE, "concern: PCIe x8 at 32 GT/s on the switch u0")
+
+
 def test_nodes_have_the_same_links_above_their_switches() -> None:
     own, *others = (
         node(f"gpu{number}", pairs(1), switches=[switch(0, **(NARROW if number == 1 else {}))]) for number in (1, 2, 3)

@@ -18,6 +18,7 @@ from tests.checks.network.given import mlx5, port, rdma, verdict
 FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 EDR = "100 Gb/sec (4X EDR)"
+UNREAD = {"error": "EIO", "text": ""}
 
 
 @pytest.mark.parametrize(("expect", "says"), [(2, PASS), (1, PASS), (3, FAIL)])
@@ -70,12 +71,20 @@ def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
 
 
 def test_a_slow_port_is_found_whatever_the_link_layer_of_others_here() -> None:
-    unread = port(link_layer={"error": "EIO", "text": ""})
+    unread = port(link_layer=UNREAD)
     others = [node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, port()))) for number in (1, 2)]
     for ports in ([port(), port(rate=EDR)], [unread, port(rate=EDR)], [port(), {**unread, "rate": EDR}]):
         result = result_of("network.ib_ports", with_ports("n0", *ports), *others)
         assert result.verdict is FAIL, result.message
         assert "port 1 at 100 Gb/sec (4X EDR); expected 400 Gb/s" in result.message
+
+
+@pytest.mark.parametrize(("own", "others"), [({"device": UNREAD}, {}), ({}, {"link_layer": UNREAD})])
+def test_a_renumbered_port_is_no_slow_one_whatever_is_unread(own: dict[str, Any], others: dict[str, Any]) -> None:
+    here = node("n0", **rdma({**mlx5(0, port(rate=EDR)), **own}, {**mlx5(1, port()), **own}))
+    same = node("n1", **rdma(mlx5(0, port()), mlx5(1, port(rate=EDR))))
+    partly = [node(name, **rdma(mlx5(0, port(**others)), mlx5(1, port(rate=EDR)))) for name in ("n2", "n3")]
+    assert result_of("network.ib_ports", here, same, *partly).verdict is not FAIL
 
 
 def four(**values: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import GPUS, NICS, limited
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -207,12 +208,14 @@ class PciSwitch:
     nics: tuple[str, ...]
 
 
-KINDS = 2  # of devices whose place on the bus matters: GPUs and network devices
+def unread_kind(device: PciDevice) -> list[Incomplete | NotApplicable]:
+    """Why it is unknown whether it is a GPU or a network device; empty if it is known."""
+    return readings(device, "is_nvidia_gpu", "is_nic")[1]
 
 
 def switches_of(ports: Iterable[PciDevice], devices: Iterable[PciDevice]) -> tuple[PciSwitch, ...]:
     """The switches among these ports that have a device below that is known to be a GPU or a network device."""
-    gpus, nics = _placed(device for device in devices if len(readings(device, "is_nvidia_gpu", "is_nic")[0]) == KINDS)
+    gpus, nics = _placed(device for device in devices if not unread_kind(device))
     switches = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
     return tuple(switch for switch in switches if switch.gpus or switch.nics)
 
