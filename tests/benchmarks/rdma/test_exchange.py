@@ -33,10 +33,15 @@ def test_an_end_starts_no_more_programs_than_it_has_devices(asked: object, tmp_p
     assert not started.exists()
 
 
-@pytest.mark.parametrize(("load", "processors", "seconds"), [(0.5, 192, 15), (192, 192, 15), (15, 2, 45), (3, 2, 22.5)])
+@pytest.mark.parametrize(("load", "processors", "seconds"), [(0.5, 192, 15), (192, 192, 15), (15, 2, 30), (3, 2, 22.5)])
 def test_an_exchange_has_more_time_on_a_busy_node(
     load: float, processors: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     assert exchange._limit_s() == seconds
+
+
+@pytest.mark.parametrize(("theirs", "seconds"), [({"limit_s": 25.0}, 25), ({"limit_s": 1e9}, 30), ({}, 20)])
+def test_both_ends_of_an_exchange_have_the_longer_time(theirs: dict[str, float], seconds: float) -> None:
+    assert exchange._longer({"limit_s": 20.0}, theirs) == seconds

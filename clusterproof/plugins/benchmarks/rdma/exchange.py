@@ -35,7 +35,7 @@ from clusterproof.plugins.benchmarks.rdma.programs import (
 
 MEETS_S = 20.0  # for the other end to connect
 EXCHANGE_S = 15.0  # for one exchange; normally it takes one or two
-MAX_LOAD = 3.0  # processes for each processor; a busier node is given no more time
+MAX_LOAD = 2.0  # processes for each processor; a busier node is given no more time, as both attempts have to fit
 SERVER_ENDS_S = 5.0  # for servers whose clients have ended
 ATTEMPTS = 2  # if the two ends of an exchange do not meet
 AGAIN_S, TRIES = 0.2, 25  # for a client whose server does not listen yet
@@ -71,6 +71,7 @@ def _own(request: dict[str, Any]) -> dict[str, Any]:
         "ports": ports(node),
         "programs": programs(request["program"]),
         "passed_over": os.environ.get(PASSED_OVER, ""),
+        "limit_s": _limit_s(),
     }
 
 
@@ -100,7 +101,7 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
     left = [exchange for exchange in planned if "program" in exchange]
     for _ in range(ATTEMPTS):
         if left:
-            _attempt(other, left, own, request)
+            _attempt(other, left, own, request, _longer(own, theirs))
         left = [exchange for exchange in left if exchange.get("apart")]
     _send(other, [])
     reported_keys = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
@@ -109,10 +110,10 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
 
 
 def _attempt(
-    other: socket.socket, exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]
+    other: socket.socket, exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any], limit_s: float
 ) -> None:
     """Run these exchanges, each with a new server, and add the result to each."""
-    ports, limit_s = _free(len(exchanges)), _limit_s()
+    ports = _free(len(exchanges))
     servers = [
         Running(
             words(own["programs"][exchange["program"]], exchange["program"], exchange["here"], port, request["options"])
@@ -122,7 +123,7 @@ def _attempt(
     _send(
         other,
         [
-            {"program": exchange["program"], "tcp_port": port, "b": exchange["b"]}
+            {"program": exchange["program"], "tcp_port": port, "b": exchange["b"], "limit_s": limit_s}
             for exchange, port in zip(exchanges, ports)
         ],
     )
@@ -187,7 +188,7 @@ def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) ->
     Raises OSError, and ValueError if it requests more than there are devices.
     """
     _send(other, own)
-    while exchanges := _receive(other, 2 * _limit_s()):
+    while exchanges := _receive(other, 2 * EXCHANGE_S * MAX_LOAD):
         if not isinstance(exchanges, list) or len(exchanges) > len(own["ports"]):
             raise ValueError(f"the other end asks for {exchanges!r:.80}; expected at most one exchange of each device")
         _send(other, _answers(exchanges, own, request))
@@ -213,7 +214,7 @@ def _answers(exchanges: list[dict[str, Any]], own: dict[str, Any], request: dict
 
 def _exchanged(planned: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """How the client of one exchange ended."""
-    name, until = planned["program"], time.monotonic() + _limit_s()
+    name, until = planned["program"], time.monotonic() + _longer(own, planned)
     port = next(port for port in own["ports"] if port["label"] == planned["b"])
     called = words(own["programs"][name], name, port, int(planned["tcp_port"]), request["options"], request["address"])
     ended = Ended(None, "")
@@ -228,7 +229,16 @@ def _exchanged(planned: dict[str, Any], own: dict[str, Any], request: dict[str, 
 
 def _limit_s() -> float:
     """The time for one exchange: longer on a node that is busy, where all take longer."""
-    return EXCHANGE_S * min(MAX_LOAD, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    try:
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        load = 1.0
+    return EXCHANGE_S * min(MAX_LOAD, max(1.0, load))
+
+
+def _longer(own: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """The longer of both ends' times for one exchange. Raises ValueError."""
+    return max(float(own["limit_s"]), min(EXCHANGE_S * MAX_LOAD, float(theirs.get("limit_s", EXCHANGE_S))))
 
 
 def _free(count: int) -> list[int]:
