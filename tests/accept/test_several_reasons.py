@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clusterproof.plugins.accept import Failure, OwnResult
 from clusterproof.plugins.accept.report import report, text
-from clusterproof.plugins.accept.return_to_service import MAX_BESIDE, other_findings
+from clusterproof.plugins.accept.return_to_service import MAX_OTHERS, other_findings
 from clusterproof.plugins.accept.verdicts import MAX_REASONS, NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -45,7 +45,7 @@ def test_concerns_that_are_left_out_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_failure_of_a_node_beside_comes_before_concerns_and_is_not_cut() -> None:
-    concerns = [result(f"host.check_{number}", Verdict.CONCERN, "n2") for number in range(MAX_BESIDE)]
+    concerns = [result(f"host.check_{number}", Verdict.CONCERN, "n2") for number in range(MAX_OTHERS)]
     said = other_findings([[*concerns, result("gpu.no_xid", Verdict.FAIL, "n2")]], ["n1"])
     assert said[0] == "n2: gpu.no_xid: fail: 2; expected 0"
     assert said[-1] == "1 more"

@@ -143,11 +143,11 @@ def test_vbios_uniform(node: Node) -> None:
 def vbios_by_model(node: Node) -> dict[str, dict[str, str]]:
     """The VBIOS version of each GPU, by model; one of unknown model counts as one of most GPUs' model."""
     names = [readings(gpu, "name")[0].get("name") for gpu in node.gpus]
-    majority_model = max(filter(None, names), key=names.count, default="")
+    most_common_model = max(filter(None, names), key=names.count, default="")
     versions: dict[str, dict[str, str]] = {}
     for gpu, name in zip(node.gpus, names, strict=True):
         with part:
-            versions.setdefault(name or majority_model, {})[gpu.label] = gpu.vbios
+            versions.setdefault(name or most_common_model, {})[gpu.label] = gpu.vbios
     return versions
 
 

@@ -103,14 +103,14 @@ def test_memory_uniform(node: Node) -> None:
     reporting, least = sum(counts.values()) if counts else 0, int(node.threshold("group.compared_nodes"))
     if not counts or reporting < least:
         not_applicable(f"{reporting or 'none'} of its group reported it; {least} are needed to compare")
-    majority_value, count = max(
+    most_common_gib, count = max(
         counts.items(), key=lambda row: (row[1], float(row[0]))
     )  # of two nodes the one that has more
-    has_majority_value = _memory_gib(node)["memory"] == majority_value
-    if not has_majority_value and total_gib < float(majority_value) * (
+    is_most_common = _memory_gib(node)["memory"] == most_common_gib
+    if not is_most_common and total_gib < float(most_common_gib) * (
         1 - node.threshold("memory.differs_concern_percent") / 100
     ):
-        has, most = format_pair(total_gib, float(majority_value))
+        has, most = format_pair(total_gib, float(most_common_gib))
         concern(f"{has} GiB; expected {most} GiB, as on {count} of {reporting} nodes")
 
 

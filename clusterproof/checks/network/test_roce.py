@@ -140,12 +140,12 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
             as_most += ", unless it is another card" if kind == ANY_CARD else ""
             unlike = {name: value or UNSET for name, value in values.items() if value != most_common}
             for name, value in unlike.items():
-                concern_if(not has_majority_in_group(node, name, value), f"{name} is {value}; {as_most}")
+                concern_if(not is_majority_setting(node, name, value), f"{name} is {value}; {as_most}")
             odd += unlike
     return odd
 
 
-def has_majority_in_group(node: Node, name: str, value: str) -> bool:
+def is_majority_setting(node: Node, name: str, value: str) -> bool:
     """Whether most nodes of the group, including others than this, have this setting on this port."""
     majority = usual_of(node, IN_GROUP, of_ports, name, None)
     return majority is not None and majority.value == value

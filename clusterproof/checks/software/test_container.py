@@ -237,7 +237,7 @@ def evaluate_loading(name: str, library: LoadedLibrary) -> None:
     if message and is_there:
         if library.unread:
             incomplete(f"{name} was not loaded: {library.unread}")
-        raise AssertionError(f"{library.owner}: {name} does not load: {message}; expected it to load")
+        raise AssertionError(f"{library.origin}: {name} does not load: {message}; expected it to load")
 
 
 def is_missing(library: LoadedLibrary) -> bool:
@@ -249,5 +249,5 @@ def evaluate_version(name: str, library: LoadedLibrary, loaded: str) -> None:
     """Fail if a library of the driver has another version than the kernel module. Raises Incomplete."""
     is_newer = numbers(library.version) > numbers(loaded)
     if library.version not in ("", loaded) and not (is_newer and COMPATIBLE.search(library.path)):
-        seen = f"{library.owner}: {name} is of driver {library.version} ({library.path})"
+        seen = f"{library.origin}: {name} is of driver {library.version} ({library.path})"
         raise AssertionError(f"{seen}; expected {loaded}, which the kernel of the node has loaded")

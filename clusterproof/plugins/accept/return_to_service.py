@@ -44,7 +44,7 @@ RESERVED_OPTIONS = (  # options that select nodes and checks, or outputs; return
     *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
 )
 MARGIN = " " * 12
-MAX_BESIDE = 20  # findings on other nodes that are listed
+MAX_OTHERS = 20  # findings on other nodes that are listed
 PAIR_CHECKS = "pairwise or straggler"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
 _GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
@@ -63,13 +63,13 @@ class ReturnStep:
 
 @record
 class Returning:
-    """The verdict on one node, its reasons, and remarks; `other_findings` are those on others."""
+    """The verdict on one node, its reasons, and remarks; `beside` are the findings on others."""
 
     node: str
     said: str
     reasons: tuple[str, ...]
     concerns: tuple[str, ...]
-    other_findings: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tuple[int, str]:
@@ -96,7 +96,7 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         return UNREADABLE, f"clusterproof return: {problem}\n"
     others = other_findings(ran, nodes)
     judged = [
-        replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), other_findings=others)
+        replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), beside=others)
         for of in (judge(node, findings[node], ran, len(due)) for node in nodes)
     ]
     worst = max((returning.said for returning in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
@@ -212,10 +212,10 @@ def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) ->
         by_message.setdefault(
             (part.node, (is_gap and part.cause) or message), (part.verdict.rank, f"{part.node}: {message}")
         )
-    if len(by_message) <= MAX_BESIDE:
+    if len(by_message) <= MAX_OTHERS:
         return tuple(words for _, words in by_message.values())
     worst_first = sorted(by_message.values(), key=lambda row: row[0])
-    return (*(words for _, words in worst_first[:MAX_BESIDE]), f"{len(by_message) - MAX_BESIDE} more")
+    return (*(words for _, words in worst_first[:MAX_OTHERS]), f"{len(by_message) - MAX_OTHERS} more")
 
 
 def _is_of(result: Result, node: str) -> bool:
@@ -229,7 +229,7 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
         resolved = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
         lines += [f"{node.said:<10}  {node.node}{resolved}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {text}", MARGIN) for text in node.concerns]
-    lines += [f"{'beside':<10}  {text}" for text in judged[0].other_findings]
+    lines += [f"{'beside':<10}  {text}" for text in judged[0].beside]
     fit = [returning.node for returning in judged if returning.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in return_command(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])

@@ -57,7 +57,7 @@ class LossCurve:
     _intervals: dict[float, Interval] = field(default_factory=dict)
 
     def add(self, position: float, value: float, *, is_wrong: bool) -> None:
-        """Add a line: its step or epoch, and its number; `is_wrong` as for a interval."""
+        """Add a line: its step or epoch, and its number; `is_wrong` as for an interval."""
         at = max(-FARTHEST, min(FARTHEST, position))
         number = at // self.width
         interval = self._intervals.get(number)

@@ -180,7 +180,7 @@ measured(mpirun(over_ssh(bed, meter, 600)), [Pair(*names[:2]), Pair(*names[2:])]
         ({"submit_host": "local"}, all_reduce(), "BySrun"),
         ({"submit_host": "ssh:login1"}, sending(), "BySrun"),
         ({}, all_reduce(), "by_mpirun"),
-        ({}, sending(), "client_and_servers"),
+        ({}, sending(), "measured_by_visits"),
     ],
     ids=["ranks with Slurm", "two ends with Slurm", "ranks", "two ends"],
 )

@@ -226,10 +226,10 @@ def ssh(campaign: MeterCampaign) -> OverNodes:
     if not (campaign.meter.server and campaign.meter.client):
         raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
     check(campaign)
-    return OverNodes(campaign, client_and_servers)
+    return OverNodes(campaign, measured_by_visits)
 
 
-def client_and_servers(turn: PairMeasuring) -> Outcome:
+def measured_by_visits(turn: PairMeasuring) -> Outcome:
     """Visit all nodes at the same time."""
     addresses = {node: turn.where[node].addresses for node in turn.together}
     for _ in range(ATTEMPTS):

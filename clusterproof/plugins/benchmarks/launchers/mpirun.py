@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.launchers.client_server import (
     Outcome,
     OverNodes,
     PairMeasuring,
-    client_and_servers,
+    measured_by_visits,
 )
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
@@ -170,7 +170,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
     if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
     check(campaign)
-    return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else client_and_servers)
+    return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else measured_by_visits)
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
@@ -188,7 +188,7 @@ def ranks_by_pods(turn: PairMeasuring) -> Outcome:
         return with_advice(reading, OWN_MPIRUN) if reading.failure is Failure.APART else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)
-    return client_and_servers(
+    return measured_by_visits(
         replace(turn, campaign=replace(campaign, meter=meter, settings=MeterSettings(environment=environment)))
     )
 

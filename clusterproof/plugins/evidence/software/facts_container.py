@@ -63,7 +63,7 @@ class LoadedLibrary(Reported):
         return match[1] if match else ""
 
     @property
-    def owner(self) -> str:
+    def origin(self) -> str:
         """Where it comes from: the *image*, or the *runtime*, which mounts the node's files."""
         return "image" if self.mount in ("", "/") else "runtime"
 

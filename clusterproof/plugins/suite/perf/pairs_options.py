@@ -118,7 +118,7 @@ def read_or_refuse(path: Path) -> Journal:
         raise pytest.UsageError(str(problem)) from None
 
 
-def checked_pairs(named: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
+def pairs_among(named: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
     """The pairs that the user named, among these nodes. Raises pytest.UsageError."""
     from clusterproof.plugins.evidence.pairs import pair
 

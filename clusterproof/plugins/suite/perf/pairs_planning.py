@@ -33,7 +33,7 @@ from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import RDMA_MESH
 from clusterproof.plugins.options.perf_table import FULL
-from clusterproof.plugins.suite.perf.pairs_options import PairOptions, checked_pairs
+from clusterproof.plugins.suite.perf.pairs_options import PairOptions, pairs_among
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.srun import SETTING
 
@@ -67,7 +67,7 @@ def planned(
         places_of(cluster, [node.target for node in nodes]),
         -log(1 - cluster.threshold("pairwise.slower")),
         is_full=options.which == FULL,
-        named_pairs=checked_pairs(options.named_pairs, cluster.nodes.keys()) if options.named_pairs else (),
+        named_pairs=pairs_among(options.named_pairs, cluster.nodes.keys()) if options.named_pairs else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
     )
     if meter.name == RDMA_MESH:
