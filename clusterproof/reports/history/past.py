@@ -85,9 +85,9 @@ def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterato
 def _entry(row: Sequence[Any]) -> tuple[Pair, Entry]:
     check, node, run, word, stands, devices, message, standing_devices = row
     verdict = Verdict(word)
-    named = tuple(map(_word, json.loads(devices))) if devices else ()
+    named = _words(json.loads(devices)) if devices else ()
     if standing_devices:
-        standing = {Verdict(word): tuple(map(_word, of)) for word, of in json.loads(standing_devices).items()}
+        standing = {_finding(word): _words(of) for word, of in json.loads(standing_devices).items()}
     else:
         standing = {verdict: named} if named and verdict in FOUND else {}  # as in schema 3
     entry = Entry(run, verdict, Verdict(stands) if stands else verdict, named, _word(message or ""), standing)
@@ -172,6 +172,21 @@ def _word(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")
     return value
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """Require a list of texts. Raises TypeError."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.40} is not a list")
+    return tuple(map(_word, value))
+
+
+def _finding(word: str) -> Verdict:
+    """Require the verdict of a finding. Raises ValueError."""
+    verdict = Verdict(word)
+    if verdict not in FOUND:
+        raise ValueError(f"{word} is not found of devices")
+    return verdict
 
 
 def _number(value: object) -> float:

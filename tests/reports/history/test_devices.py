@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FILE, Standing
+from clusterproof.reports.history import FILE, HistoryError, Standing
 from clusterproof.reports.history.changes import between, marked, since_last
 from clusterproof.reports.history.past import read_before, standing
 from clusterproof.reports.history.words import folded, page
@@ -91,6 +91,20 @@ def test_a_file_of_schema_3_names_the_devices_of_what_was_found_and_none_of_what
         (ECC, "gpu001"): Standing(FAIL, {FAIL: ("GPU 3",)}),
         (ECC, "gpu002"): Standing(INCOMPLETE),
     }
+
+
+@pytest.mark.parametrize("devices", ['["GPU 1"]', '{"pass": ["GPU 1"]}', '{"fail": "GPU 1"}', '{"fail": [1]}', "{"])
+def test_devices_that_clusterproof_did_not_write_are_refused_in_one_line(tmp_path: Path, devices: str) -> None:
+    path = tmp_path / FILE
+    for _ in range(2):
+        add(path, result("gpu001", FAIL, gpus=[3]))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE verdicts SET standing_devices = ?", (devices,))
+        database.commit()
+    with pytest.raises(HistoryError, match="has a row that clusterproof did not write: "):
+        read_before(path, "small")
+    with pytest.raises(HistoryError, match="has a row that clusterproof did not write: "):
+        past(path)
 
 
 def test_what_is_never_read_costs_no_more_than_what_is(tmp_path: Path) -> None:
