@@ -223,7 +223,8 @@ def test_a_history_with_a_time_that_is_none_is_refused(tmp_path: Path, began: st
 
 
 def test_a_history_whose_verdicts_are_no_words_is_refused(tmp_path: Path) -> None:
-    row = "INSERT INTO verdicts VALUES (1, 1, 1, 'fail', 'nonsense', '[[1]]', 3)"
+    columns = "(node, check_id, run, verdict, stands, devices, message)"
+    row = f"INSERT INTO verdicts {columns} VALUES (1, 1, 1, 'fail', 'nonsense', '[[1]]', 3)"
     path = forged(
         tmp_path / "history.sqlite",
         RUN.format(began=1),
