@@ -143,6 +143,39 @@ def test_a_rank_to_which_others_wait_to_send_and_that_waits_for_nobody_is_named(
     assert result.message.startswith("rank 2 missing in send to rank 2 41 of default_pg (rank 1 waiting)")
 
 
+def test_a_rank_that_waits_to_receive_is_not_named_though_others_wait_for_it_in_a_collective(tmp_path: Path) -> None:
+    """Two pipeline stages with two replicas: rank 2, of the second stage, is stuck, and rank 0 waits for it."""
+    config = {
+        name: {"name": name, "desc": purpose, "ranks": ranks}
+        for name, purpose, ranks in (
+            ("0", "default_pg", "[0, 1, 2, 3]"),
+            ("1", "DATA_PARALLEL", "[0, 1]"),
+            ("2", "DATA_PARALLEL", "[2, 3]"),
+        )
+    }
+    in_group = {"process_group": ("1", "DATA_PARALLEL"), "pg_id": 1}
+    entries = {
+        0: [operation("recv 0<-2", 7, "started", is_p2p=True), {**operation("all_reduce", 4, "completed"), **in_group}],
+        1: [{**operation("all_reduce", 5, "started"), **in_group}],
+        2: [{**operation("all_reduce", 4, "completed"), "process_group": ("2", "DATA_PARALLEL"), "pg_id": 1}],
+        3: [{**operation("all_reduce", 5, "started"), "process_group": ("2", "DATA_PARALLEL"), "pg_id": 1}],
+    }
+    run = written(
+        tmp_path,
+        {
+            rank: {
+                "version": "2.9",
+                "pg_config": {name: of for name, of in config.items() if str(rank) in of["ranks"]},
+                "entries": of_rank,
+            }
+            for rank, of_rank in entries.items()
+        },
+    )
+    result = result_of("run.first_missing", run)
+    assert result.verdict is Verdict.FAIL
+    assert result.message.startswith("rank 2 missing in all_reduce 5 of DATA_PARALLEL (rank 3 waiting)")
+
+
 def test_ranks_that_wait_for_each_other_do_not_fail_but_are_incomplete(tmp_path: Path) -> None:
     dumps = {
         0: ring(operation("send 0->1", 40, "started", is_p2p=True)),

@@ -172,6 +172,10 @@ class GroupProgress:
     enqueued: int
     ended: int
 
+    def has_arrived(self, number: int) -> bool:
+        """Whether it has enqueued a collective, and ended all before it."""
+        return self.enqueued >= number and self.ended >= number - 1
+
 
 @record
 class PendingCollective:

@@ -151,12 +151,16 @@ def missing(dumps: Mapping[int, Dump]) -> Missing:
     """The missing ranks; none if no rank waits in a collective that another has not reached.
 
     A rank that itself waits is only late: the one that waits for none is at fault. If all wait for others, all are.
-    Sends and receives between two ranks only count if no collective waits.
+    Sends and receives between two ranks only count if no collective waits, or for a rank that others wait for in one.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
-    waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
+    waits = tuple(_waits(dumps))
+    late = {rank for wait in waits for rank in wait.missing}
+    waits += tuple(_waits_of_pairs(dumps, late or dumps.keys()))
     waited_for = {rank for wait in waits for rank in wait.missing}
-    at_fault = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
+    not_waiting = waited_for - {rank for wait in waits for rank in wait.waiting}
+    exchanging = {rank for rank, dump in dumps.items() if any(pair.peer in waited_for for pair in dump.exchanges)}
+    at_fault = not_waiting - exchanging or not_waiting or waited_for
     return Missing(
         tuple(sorted(at_fault)),
         tuple(wait for wait in waits if at_fault.intersection(wait.missing)),
@@ -165,9 +169,10 @@ def missing(dumps: Mapping[int, Dump]) -> Missing:
     )
 
 
-def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
-    """A rank that waits for another, which waits for nobody."""
-    for rank, dump in sorted(dumps.items()):
+def _waits_of_pairs(dumps: Mapping[int, Dump], of: Set[int]) -> Iterator[CollectiveWait]:
+    """One of these ranks that waits for another, which waits for nobody."""
+    for rank in sorted(of & dumps.keys()):
+        dump = dumps[rank]
         for exchange in dump.exchanges:
             peer = dumps.get(exchange.peer)
             if not peer or not (peer.pending or peer.exchanges):
@@ -186,7 +191,7 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
                 first = dump.pending[group]
                 pending.setdefault(first.number, (first, []))[1].append(dump.rank)
         for number, (first, waiting) in sorted(pending.items()):
-            late = tuple(rank for rank, at in reached.items() if at and not _has_arrived(at, number))
+            late = tuple(rank for rank, at in reached.items() if at and not at.has_arrived(number))
             begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
             behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
             if late:
@@ -228,11 +233,6 @@ def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
     if waits is None or has_root_or_peer(waits.name):  # others may have correctly ended the collective
         return GroupProgress(enqueued, enqueued)
     return GroupProgress(enqueued, waits.number - 1)
-
-
-def _has_arrived(at: GroupProgress, number: int) -> bool:
-    """Whether a rank has enqueued a collective, and ended all before it."""
-    return at.enqueued >= number and at.ended >= number - 1
 
 
 MIN_RANKS = 3  # with two that wait in different places, neither can be blamed
