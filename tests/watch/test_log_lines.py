@@ -66,6 +66,17 @@ def test_each_device_and_form_is_an_event_of_its_own_and_over_when_a_later_line_
     ]
 
 
+def test_different_faults_of_the_kernel_whose_lines_speak_for_themselves_are_each_said(day: Day) -> None:
+    first = "BUG: unable to handle page fault for address: ffffa0e7c1c2b000"
+    second = "general protection fault, probably for non-canonical address 0xdead000000000108: 0000 [#1] SMP NOPTI"
+    before = len(day.said)
+    for line in (first, second):
+        day.log(line)
+    opened, worse = day.said[before:]
+    assert (opened.kind.value, worse.kind.value) == ("opened", "worse")
+    assert "general protection fault" in worse.message
+
+
 @pytest.mark.long
 def test_in_a_log_that_has_lost_its_beginning_a_line_is_said_and_over_as_in_any_other() -> None:
     day = Day()

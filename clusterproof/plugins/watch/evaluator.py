@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -181,13 +181,15 @@ class Evaluator:
 
 def _with(earlier: RuleResult | None, result: Result) -> RuleResult:
     """One check's findings on a device in one line, worst first."""
-    lines = result.message.split("\n")
-    before = [earlier.message] if earlier else []
-    return RuleResult(
-        earlier.verdict if earlier else result.verdict,
-        ALSO.join([*before, *lines]),
-        (earlier.findings if earlier else 0) + len(lines),
-    )
+    return _joined(earlier, result.verdict, result.message.split("\n"))
+
+
+def _joined(earlier: RuleResult | None, verdict: Verdict, messages: Sequence[str]) -> RuleResult:
+    """The findings so far and further ones, with the worst verdict."""
+    if earlier is None:
+        return RuleResult(verdict, ALSO.join(messages), len(messages))
+    worst = min(earlier.verdict, verdict, key=lambda one: one.rank)
+    return RuleResult(worst, ALSO.join([earlier.message, *messages]), earlier.findings + len(messages))
 
 
 def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
@@ -215,7 +217,8 @@ def _line_results(node: Node, result: Result) -> RuleResults:
     for line in lines:
         fails = line.fails and result.verdict is not Verdict.CONCERN  # after the site's policy
         key = (", ".join(filter(None, (line.device, line.form.label))), result.check)
-        rule_results.setdefault(key, RuleResult(Verdict.FAIL if fails else Verdict.CONCERN, line.words))
+        verdict, before = Verdict.FAIL if fails else Verdict.CONCERN, rule_results.get(key)
+        rule_results[key] = _joined(before, verdict, [line.words])
     return rule_results
 
 
