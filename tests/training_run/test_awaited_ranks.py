@@ -136,6 +136,34 @@ def test_what_a_rank_does_tells_a_program_that_is_stuck_from_one_that_computes()
         assert (result.verdict, part in result.message) == (Verdict.FAIL, True), result.message
 
 
+def requeued(earlier: str, later: str, *, size: int) -> RankProcesses:
+    """A job of two nodes that began again on others, under its own number; nodes are read one after the other."""
+    processes = RankProcesses()
+    looks = [RankSeen("gpu001", time_s, RankLook(0, size, JOB, "S", "futex", 0.0)) for time_s in (5000.0, 6000.0)]
+    looks += [
+        RankSeen(node, time_s + more_s, RankLook(1, of, JOB, "S", "futex", 0.0))
+        for node, time_s, of in sorted(((earlier, 1000.0, 4), (later, 5000.0, size)))
+        for more_s in (0.0, 1000.0)
+    ]
+    for look in looks:
+        processes.add(look)
+    return processes
+
+
+@pytest.mark.parametrize(("earlier", "later"), [("gpu002", "gpu003"), ("gpu003", "gpu002")])
+def test_a_rank_of_a_job_that_began_again_elsewhere_is_where_it_was_seen_last(earlier: str, later: str) -> None:
+    processes = requeued(earlier, later, size=2)
+    assert (processes.latest[1].node, processes.latest[1].seen_s, processes.latest_size) == (later, 6000.0, 2)
+
+
+def test_ranks_that_a_job_had_before_it_began_again_with_fewer_have_not_ended_in_it() -> None:
+    processes = RankProcesses()
+    for time_s, size in ((1000.0, 4), (5000.0, 2), (5010.0, 2)):
+        for rank in range(size):
+            processes.add(RankSeen("gpu001", time_s, RankLook(rank, size, JOB, "S", "futex", 0.0)))
+    assert list(processes.latest) == [0, 1]
+
+
 def test_the_last_of_many_jobs_are_kept() -> None:
     processes = RankProcesses()
     for job in range(2 * MAX_JOBS):

@@ -87,18 +87,24 @@ class RankProcesses:
 
     jobs: dict[str, dict[int, Activity]] = field(default_factory=dict)
     once: dict[tuple[str, int], Activity] = field(default_factory=dict)  # seen at the last look, but not before
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, tuple[float, int]] = field(default_factory=dict)  # when last seen, and the number of ranks
 
     def add(self, seen: RankSeen) -> None:
-        """Add a look at a rank; looks must be in order of time."""
+        """Add a look at a rank; those of one node must be in order of time.
+
+        A job that began again under its name may have had this rank on another node before.
+        """
         look = seen.look
         if look.job not in self.jobs and len(self.jobs) >= MAX_JOBS:
             oldest = min(self.jobs, key=self.ended_s)
             self.once = {key: activity for key, activity in self.once.items() if key[0] != oldest}
             del self.jobs[oldest], self.sizes[oldest]
         ranks = self.jobs.setdefault(look.job, {})
-        self.sizes[look.job] = look.size
-        before, once = ranks.get(look.rank), self.once.pop((look.job, look.rank), None)
+        self.sizes[look.job] = max(self.sizes.get(look.job, (0.0, 0)), (seen.time_s, look.size))
+        before = ranks.get(look.rank)
+        if before and before.node != seen.node and seen.time_s < before.seen_s:
+            return
+        once = self.once.pop((look.job, look.rank), None)
         last = once or before
         has_computed = last is not None and look.cpu_s - last.cpu_s >= COMPUTING_SHARE * max(
             1.0, seen.time_s - last.seen_s
@@ -130,12 +136,13 @@ class RankProcesses:
     @property
     def latest(self) -> Mapping[int, Activity]:
         """The ranks of the largest of the last jobs; empty if there is none."""
-        return self.jobs[self._latest()] if self.jobs else {}
+        size = self.latest_size
+        return {rank: activity for rank, activity in self.jobs[self._latest()].items() if rank < size} if size else {}
 
     @property
     def latest_size(self) -> int:
         """The number of that job's ranks."""
-        return self.sizes[self._latest()] if self.jobs else 0
+        return self.sizes[self._latest()][1] if self.jobs else 0
 
     def _latest(self) -> str:
         now = max(map(self.ended_s, self.jobs))
