@@ -111,3 +111,25 @@ def test_a_pace_that_most_ranks_of_a_stage_do_not_keep_is_a_concern(slow_ranks: 
     run = computing(lambda position, _: 1.3 if position.rank in slow_ranks else 1.0, replicas=8)
     result = result_of("run.work_uneven", run)
     assert (result.verdict.value, words in result.message) == ("concern" if words else "pass", True), result.message
+
+
+def slow_rank(seconds: Callable[[Position, int], float], steps: int = 40) -> str:
+    return result_of("run.slow_rank", computing(seconds, stages=2, steps=steps)).message
+
+
+def test_a_rank_is_named_that_is_far_slower_than_the_work_of_its_replica_explains() -> None:
+    message = slow_rank(lambda position, _: {2: 1.5, 6: 1.06}.get(position.rank, 1.0))
+    assert "rank 2" in message
+    assert "computes 1.5 times as long as its 3 peers" in message
+
+
+@pytest.mark.parametrize(("of_rank", "of_mate"), [(1.3, 1.3), (1.6, 1.4), (1.2, 1.6)])
+def test_no_rank_is_named_whose_replica_has_as_much_more_work(of_rank: float, of_mate: float) -> None:
+    assert slow_rank(lambda position, _: {2: of_rank, 6: of_mate}.get(position.rank, 1.0)) == ""
+
+
+def test_no_rank_is_named_whose_replica_has_more_work_in_the_later_half() -> None:
+    def seconds(position: Position, step: int) -> float:
+        return 1.2 if position.replica == 2 and step >= 54 else 1.0
+
+    assert slow_rank(seconds, steps=100) == ""

@@ -21,6 +21,7 @@ WARM_UP = 5  # steps, if twenty others are left
 MIN_PEERS = 3  # ranks of a stage, so that one can be the odd one
 SLOW_STEPS = 0.1  # quantile over steps: slow in nine of ten
 PARTS = 5  # of a run with uneven steps
+MIN_EXPLAINED = 0.25  # of a rank's excess by its replica's work: uneven sequences cost stages differently
 _LARGER = 1.5  # threshold relative to twenty steps of the same noise
 _OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, relative to that of `location`
 
@@ -55,9 +56,9 @@ class RankPace:
         swings = self.median_swing >= uneven
         return (self.low_of_parts, f"each of {PARTS} parts") if swings else (self.low, "nine of ten steps")
 
-    def is_certain(self, errors: float) -> bool:
-        """Whether it is significantly slower than the peers, by so many standard errors."""
-        return log(self.ratio) > errors * self.error
+    def is_certain(self, errors: float, work: float = 1.0) -> bool:
+        """Whether it takes significantly more than `work` times the peers' time, by so many standard errors."""
+        return log(self.ratio / work) > errors * self.error
 
     def is_far_below(self, times: float, errors: float) -> bool:
         """Whether the peers take significantly more than so many times as long as it."""
@@ -67,9 +68,14 @@ class RankPace:
         """Whether it is significantly below so many times the peers' time."""
         return log(self.ratio) + errors * self.error < log(slower)
 
+    def work(self, concern: float) -> float:
+        """How many times as much work its replica has, by its other stages: they share the work, but no GPU."""
+        return self.mates if self.mates is not None and self.mates >= concern else 1.0
+
     def is_work(self, concern: float) -> bool:
-        """Whether its replica computes longer in other stages too: they share the work, but no GPU."""
-        return self.mates is not None and self.mates >= concern
+        """Whether its replica has more work, which explains enough of its own time above the peers'."""
+        work = self.work(concern)
+        return work > 1 and log(work) >= MIN_EXPLAINED * log(self.ratio)
 
     def steps_for(self, errors: float, threshold: float = 1.0) -> int:
         """How many steps would decide on which side of `threshold` times as long it is."""
