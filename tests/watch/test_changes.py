@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,20 @@ def test_what_is_said_while_the_disk_is_full_is_kept_when_there_is_room(
         f"nothing is recorded under {folder}: No space left on device; watching goes on",
         f"recording under {folder} again",
     ]
+
+
+def test_what_waits_for_the_disk_when_the_watch_ends_is_written_if_there_is_room_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kept = Recording(tmp_path, 10.0, lambda _: None)
+    with monkeypatch.context() as disk:
+        disk.setattr(module, "append_changes", full)
+        kept.changes([change("while full")], 1.7e9, 100.0)
+    kept.close(110.0)
+    assert [entry.message for entry in read_changes(tmp_path / CHANGES_FILE)] == ["while full"]
 
 
 def again(day: Day) -> Day:

@@ -243,6 +243,7 @@ class Recording:
                 self._problem, self._dropped = "", 0
 
     def close(self, now: float) -> None:
-        """Write what is left."""
-        for recording in self._nodes.values():
-            self.guard(recording.close, now)
+        """Write what is left, also if the last write failed just before."""
+        self._paused_until = now
+        for write in (lambda: None, *(recording.close for recording in self._nodes.values())):
+            self.guard(write, now)
