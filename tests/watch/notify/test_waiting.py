@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.watch import ChangeKind
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import ChangeKind, RuleResult
 from clusterproof.plugins.watch.notify import Alert, waiting
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from tests.watch.receiving import change
@@ -46,6 +47,24 @@ def test_what_comes_before_a_group_is_sent_goes_with_it() -> None:
     assert [entry.key.node for entry in next(outbox.groups())] == ["a", "b"]
     outbox.apply(outbox.freezing(group))
     assert [entry.key.node for entry in next(outbox.groups())] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "kinds"),
+    [
+        ("of a; expected none; also of b; expected none", ["worse"]),
+        ("of a; expected none", []),
+    ],
+)
+def test_what_got_worse_just_before_the_watch_was_killed_is_told_by_the_next(recorded: str, kinds: list[str]) -> None:
+    outbox = Outbox("prod")
+    add(outbox, 0.0, ChangeKind.OPENED, "a")
+    outbox.apply({"sent": tried(outbox)[0]})
+    now = {change("a").key: RuleResult(Verdict.FAIL, recorded)}
+    entries = list(outbox.catching_up({"a"}, now, 10.0, {}))
+    assert [(entry["add"]["kind"], entry["add"]["message"]) for entry in entries] == [
+        (kind, recorded) for kind in kinds
+    ]
 
 
 def test_a_freeze_of_what_does_not_wait_changes_nothing() -> None:

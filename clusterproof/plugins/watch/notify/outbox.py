@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult
+from clusterproof.plugins.watch import ALSO, Change, ChangeKind, Key, RuleResult
 from clusterproof.plugins.watch.notify import MAX_MESSAGE, REMINDER, Alert, Notification, incident_of
 from clusterproof.plugins.watch.notify.waiting import Incidents, Waiting
 
@@ -94,7 +94,7 @@ class Outbox:
         worse = [
             Change(ChangeKind.WORSE, key, seen.verdict, seen.message, 0.0)
             for key, seen in now.items()
-            if key in delivered and delivered[key].verdict is not seen.verdict
+            if key in delivered and _differs(seen, delivered[key])
         ]
         yield from self.taking([*over, *worse, *new], wall_s, {**since_s, **found_s})
 
@@ -229,6 +229,12 @@ def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
         delivered[alert.key] = replace(alert, kind=_FLAPPING)
     elif alert.kind != ChangeKind.HAPPENED.value:
         delivered[alert.key] = alert
+
+
+def _differs(seen: RuleResult, alert: Alert) -> bool:
+    """Whether a state has another verdict than was delivered, or names more findings."""
+    names_more = printable(seen.message, MAX_MESSAGE).count(ALSO) > alert.message.count(ALSO)
+    return seen.verdict is not alert.verdict or names_more
 
 
 def _as_of(alert: Alert, now: Mapping[Key, RuleResult]) -> Alert:
