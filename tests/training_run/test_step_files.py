@@ -140,9 +140,25 @@ def test_files_of_several_ranks_that_do_not_say_which_are_of_no_rank(tmp_path: P
 
 
 def test_columns_that_are_no_times_are_no_parts_of_a_step(tmp_path: Path) -> None:
-    run = table(tmp_path, "step,duration,data_time,total_tokens,grad_norm,batch_size", ["1,1.5,0.2,8192,0.3,64"])
-    assert {name for _, name in run.data.parts} == {"data_time"}
-    assert sum(run.data.kinds.values()) == 0.2
+    others = {
+        "total_tokens": 8192,
+        "grad_norm": 0.3,
+        "batch_size": 64,
+        "batch": 7,
+        "micro_batch": 3,
+        "batch_idx": 7,
+        "data_epoch": 2,
+        "input_len": 4096,
+        "forward_tflops": 412.5,
+        "backward_mfu": 0.41,
+    }
+    run = table(
+        tmp_path,
+        f"step,duration,data_time,get_batch,{','.join(others)}",
+        [f"1,1.5,0.25,0.5,{','.join(map(str, others.values()))}"],
+    )
+    assert {name for _, name in run.data.parts} == {"data_time", "get_batch"}
+    assert sum(run.data.kinds.values()) == 0.75
 
 
 @pytest.mark.parametrize("form", ["table", "lines"])

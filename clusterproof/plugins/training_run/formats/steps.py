@@ -48,8 +48,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # meaning of columns, and their possib
     "norm": ("grad_norm", "grad_2.0_norm_total", "train/grad_norm"),
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by suffix
-_NO_TIME = re.compile(  # other columns with such suffixes
-    r"(?:^|[\W_])(?:(?:tokens?|samples?|batches|norm|loss|lr|rate|percent|memory|count|size|bytes|lengths?|acc)$|per[\W_])"
+_NO_TIME = re.compile(  # other columns whose names mean a part of a step, or end in a unit
+    r"(?:^|[\W_])(?:(?:tokens?|samples?|batches|norm|loss|lr|rate|percent|memory|count|size|bytes|len(?:gths?)?|acc"
+    r"|idx|index|id|num|number|epochs?|[tg]?flops|mfu|ratio)$|per[\W_])|^(?:(?:micro|mini|global)[\W_]?)?batch$"
 )
 EXPECTED_COLUMNS = "expected columns step and duration or loss, with rank and operation where each operation has a row"
 
