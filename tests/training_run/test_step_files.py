@@ -231,6 +231,19 @@ def test_dates_that_are_written_out_say_how_long_each_step_took(tmp_path: Path, 
     assert {logged.seconds for logged in run.every_step} == {3.0}
 
 
+@pytest.mark.parametrize("form", ["lines", "table"])
+@pytest.mark.parametrize("value", [-0.1, float("nan")])
+def test_a_part_without_a_duration_hides_no_later_step(tmp_path: Path, form: str, value: float) -> None:
+    data = {step: value if step == 20 else 0.1 for step in range(40)}
+    losses = {step: 2.5 if step < 30 else float("nan") for step in range(40)}
+    rows = [{"step": step, "dur": 1.5, "loss": losses[step], "stages": {"data": data[step]}} for step in range(40)]
+    cells = [f"{step},1.5,{losses[step]},{data[step]}" for step in range(40)]
+    run = lines(tmp_path, rows) if form == "lines" else table(tmp_path, "step,duration,loss,data", cells)
+    assert (len(run.data.steps[0]), len(run.data.parts[0, "data"])) == (40, 39)
+    assert run.data.notes[0].startswith("1 duration left out, as they are negative or no number")
+    assert result_of("run.loss_finite", run).verdict.value == "fail"
+
+
 @pytest.mark.parametrize("count", [2, 30])
 def test_whole_seconds_since_1970_that_repeat_are_no_durations(tmp_path: Path, count: int) -> None:
     run = lines(tmp_path, [{"step": step, "time": 1_700_000_000 + step // 2} for step in range(count)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from clusterproof.plugins.core.record import record, replace
@@ -138,11 +138,9 @@ class _Table:
             if "operation" in at:
                 yield Operation(position, step, name(row[at["operation"][0]], "operation", where), lasted)
             else:
-                parts = {
-                    part: seconds(row[index], part, where) * unit
-                    for part, (index, unit) in self.head.parts.items()
-                    if row[index].strip()
-                }
+                cells = ((part, row[index], unit) for part, (index, unit) in self.head.parts.items())
+                parts, without = parts_of(cells, where)
+                yield from without
                 yield from self.clock.take(Step(position, step, lasted, parts))
         if "node" in at:
             key = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
@@ -171,6 +169,16 @@ def losses_of(line: Loss, missing_losses: dict[int, LossGap], *, is_expected: bo
     )
     if has_loss or line.norm is not None or is_unclear:
         yield replace(line, is_unclear=is_unclear)
+
+
+def parts_of(cells: Iterable[tuple[str, object, float]], where: str) -> tuple[dict[str, float], list[NoDuration]]:
+    """The seconds of the parts of a step by name, from values and their units, and one for each without a duration.
+
+    Raises RunError.
+    """
+    known = [(part, value, unit) for part, value, unit in cells if value is not None and str(value).strip()]
+    parts = {part: seconds(value, part, where) * unit for part, value, unit in known if not is_no_duration(value)}
+    return parts, [NoDuration()] * (len(known) - len(parts))
 
 
 def is_no_duration(value: object) -> bool:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from clusterproof.plugins.training_run import CutFile, NoDuration, Position, RunError, Step, Unranked
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, integer, json_lines, name, seconds
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, integer, json_lines, name
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none
 from clusterproof.plugins.training_run.formats.printer import rank_of_file
@@ -20,6 +20,7 @@ from clusterproof.plugins.training_run.formats.steps import (
     is_no_duration,
     lasted_s,
     losses_of,
+    parts_of,
 )
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
@@ -70,7 +71,9 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
             is_unclear = duration[0] in elapsed.NAMES
             clock = clock or elapsed.Elapsed(is_unclear)
             lasted = lasted_s(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)
-            yield from clock.take(Step(position, number, lasted, _parts(entry, lines.where)))
+            parts, without = _parts(entry, lines.where)
+            yield from without
+            yield from clock.take(Step(position, number, lasted, parts))
         if "host" in entry:
             gpu = number_of(entry.get("gpu", entry.get("local_rank")))
             placement = Placement(position.rank, name(entry["host"], "host", lines.where), gpu)
@@ -104,11 +107,11 @@ def _position_of(entry: Mapping[str, Any], rank: int, where: str) -> Position:
     )
 
 
-def _parts(entry: Mapping[str, Any], where: str) -> dict[str, float]:
+def _parts(entry: Mapping[str, Any], where: str) -> tuple[dict[str, float], list[NoDuration]]:
     parts = entry.get("stages", {})
     if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
         raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")
-    return {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()}
+    return parts_of(((name(part, "stages", where), lasted, 1.0) for part, lasted in parts.items()), where)
 
 
 def _value_in(entry: Mapping[str, Any], keys: tuple[str, ...]) -> float | None:
