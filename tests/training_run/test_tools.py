@@ -194,11 +194,35 @@ def test_points_of_a_target_that_has_gone_are_passed_over(tmp_path: Path) -> Non
     assert means(run, GPU) == {("k0s-gpu-0", "gpu0"): 80}
 
 
+def with_glitch(value: float) -> str:
+    """As DCGM reports it once in 200,000 samples (NVIDIA/DCGM#199)."""
+    of_gpu = series("DCGM_FI_DEV_GPU_UTIL", 80)
+    of_gpu["values"][7][1] = str(value)
+    return answer([of_gpu, series("DCGM_FI_DEV_GPU_UTIL", 75, gpu="1")])
+
+
+@pytest.mark.parametrize(
+    ("text", "busy", "words"),
+    [
+        (with_glitch(2619), {80, 75}, "(gpu of gpu0 is 2619; expected 0 to 100)"),
+        (with_glitch(-1), {80, 75}, "(gpu of gpu0 is -1; expected 0 to 100)"),
+        (smi().replace("97 %", "970 %", 1), {97, 96}, "(gpu of gpu0 is 970; expected 0 to 100)"),
+    ],
+)
+def test_a_value_that_no_gpu_can_have_is_left_out_and_said_and_hides_no_other(
+    tmp_path: Path, text: str, busy: set[float], words: str
+) -> None:
+    run = read(tmp_path, text)
+    assert set(means(run, GPU).values()) == busy
+    (note,) = run.data.notes
+    assert note.startswith("1 sample left out, as it is out of range ")
+    assert words in note
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (smi().replace("97 %", "high", 1), "gpu001.csv:2: utilization.gpu is 'high'; expected a number"),
-        (smi().replace("97 %", "970 %", 1), "gpu001.csv:2: gpu of gpu0 is 970; expected 0 to 100"),
         (smi().replace("2026/08/17", "yesterday", 1), "timestamp is 'yesterday 10:00:00.000'; expected one like 2026/"),
         (smi().replace("2026/08/17", "2026/88/17", 1), "expected a day of the calendar"),
         (smi().replace(" 97 %,", "", 1), "gpu001.csv:2: 8 values; expected 9, as the first line names them"),

@@ -122,6 +122,13 @@ class NoDuration:
 
 
 @record
+class OutOfRange:
+    """A value that no GPU can have: DCGM reports one in some 200,000 samples (NVIDIA/DCGM#199)."""
+
+    message: str  # `gpu of gpu3 is 2619; expected 0 to 100`
+
+
+@record
 class Unranked:
     """A file that does not name the rank of its compute times."""
 

@@ -129,6 +129,9 @@ def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
     for file, count in recorded.no_durations.items():
         left_out = f"{number_of(count, 'duration')} left out"
         yield f"{left_out}, as they are negative or no number, as where a clock is set: {file}"
+    for file, (first, count) in recorded.out_of_range.items():
+        left_out = f"{number_of(count, 'sample')} left out, as {'it is' if count == 1 else 'they are'}"
+        yield f"{left_out} out of range ({first}): {file}"
     if recorded.moved:
         rank, locations = next(iter(recorded.moved.items()))
         more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""

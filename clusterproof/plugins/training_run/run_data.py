@@ -19,6 +19,7 @@ from clusterproof.plugins.training_run import (
     Dump,
     NoDuration,
     Operation,
+    OutOfRange,
     Position,
     RunError,
     Step,
@@ -49,6 +50,7 @@ Fact = (
     | OnNode
     | Dump
     | Sample
+    | OutOfRange
     | GpuLost
     | RankSeen
     | DataLoader
@@ -71,6 +73,7 @@ class RunData:
     refused: list[str] = field(default_factory=list)  # only read up to a line: the file, the line and why
     cut: list[str] = field(default_factory=list)  # files that break off
     no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps without duration
+    out_of_range: dict[str, tuple[str, int]] = field(default_factory=dict)  # by file: the first, and how many
     empty: list[str] = field(default_factory=list)  # files without any data of the run
     positions: dict[int, Position] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
@@ -111,6 +114,7 @@ class RunData:
             Operation: self._operation,
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
+            OutOfRange: self._out_of_range,
             GpuLost: lambda gpu, _: self.samples.lose(gpu),
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
@@ -143,6 +147,10 @@ class RunData:
     def _loop(self, loop: StepLoop, _where: str) -> None:
         known = self.loop or loop
         self.loop = StepLoop(min(known.began, loop.began), max(known.ended, loop.ended))
+
+    def _out_of_range(self, wrong: OutOfRange, where: str) -> None:
+        first, count = self.out_of_range.get(where, (wrong.message, 0))
+        self.out_of_range[where] = first, count + 1
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import CutFile, RunError
+from clusterproof.plugins.training_run import CutFile, OutOfRange, RunError
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, real, stem_of
 from clusterproof.plugins.training_run.samples import (
     CAPPED,
@@ -20,6 +20,7 @@ from clusterproof.plugins.training_run.samples import (
     TENSOR,
     GpuLost,
     Sample,
+    range_of,
 )
 
 UTIL, TENSORS, CLOCKS = "util", "tensor", "clock"
@@ -37,8 +38,8 @@ class GpuReading:
     time_s: float
     values: Mapping[str, float]
 
-    def samples(self, where: str) -> Iterator[Sample]:
-        """Its samples. Raises RunError."""
+    def samples(self) -> Iterator[Sample | OutOfRange]:
+        """Its samples."""
         values = self.values
         of_all = values.get(TOTAL) or (values[USED] + values[FREE] if {USED, FREE} <= values.keys() else 0.0)
         for metric, percent in (
@@ -52,11 +53,10 @@ class GpuReading:
         ):
             if percent is None:
                 continue
-            if not 0 <= percent <= MAX_VALUE[metric]:
-                raise RunError(
-                    f"{where}: {metric} of {self.device} is {percent:g}; expected 0 to {MAX_VALUE[metric]:g}"
-                )
-            yield Sample(self.node, metric, self.device, self.time_s, percent)
+            if 0 <= percent <= MAX_VALUE[metric]:
+                yield Sample(self.node, metric, self.device, self.time_s, percent)
+            else:
+                yield OutOfRange(f"{metric} of {self.device} is {percent:g}; expected {range_of(metric)}")
 
 
 REASONS: Mapping[str, tuple[str, int]] = {  # clock reasons: metric, and their bits (nvml.h, dcgm_fields.h)
@@ -137,7 +137,7 @@ def is_dmon(head: bytes) -> bool:
     return _names(head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")) != []
 
 
-def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
+def read_dmon(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]:
     """The samples of its GPUs, each a second after the previous one if lines have no time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
@@ -170,7 +170,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
         times[name] = times.get(name, -1) + 1
         values = _values(zip(names, cells, strict=True), lines.where)
         time_s = last_s if clock else times[name] * EVERY_S
-        yield from GpuReading(node, name, time_s, values).samples(lines.where)
+        yield from GpuReading(node, name, time_s, values).samples()
     yield from [CutFile()] if lines.has_gap else []
 
 

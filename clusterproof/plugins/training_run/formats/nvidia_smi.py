@@ -8,7 +8,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import CutFile, RunError
+from clusterproof.plugins.training_run import CutFile, OutOfRange, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
@@ -57,7 +57,7 @@ def is_smi(head: bytes) -> bool:
     return TIME in columns and any(column in COLUMNS for column in columns)
 
 
-def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
+def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]:
     """The samples of its GPUs, and which of them are lost. Raises RunError."""
     lines, table = Lines(path), _Table(node_of(path))
     for line in lines:
@@ -98,7 +98,7 @@ class _Table:
         """Parse the header line."""
         self.columns, self.index = columns, 0
 
-    def take(self, row: Mapping[str, str], where: str) -> Iterator[Sample | GpuLost]:
+    def take(self, row: Mapping[str, str], where: str) -> Iterator[Sample | OutOfRange | GpuLost]:
         """Parse the line of a GPU. Raises RunError."""
         self.index = self.index + 1 if row[TIME] == self.last else 0  # the GPU's number, if no column has it
         self.last = row[TIME]
@@ -111,7 +111,7 @@ class _Table:
         unread = next((cell.strip("[]") for cell in row.values() if cell in _UNREAD), "")
         if gone or (unread and not values):
             yield GpuLost(self.node, device, self.time_s, gone or unread, is_gone=bool(gone))
-        yield from GpuReading(self.node, device, self.time_s, values).samples(where)
+        yield from GpuReading(self.node, device, self.time_s, values).samples()
 
     def _next(self) -> str:
         """The GPU of the next line, if the line does not identify it."""

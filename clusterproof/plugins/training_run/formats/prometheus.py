@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run import CutFile, RunError
+from clusterproof.plugins.training_run import CutFile, OutOfRange, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, name, real
 from clusterproof.plugins.training_run.files import integer as whole_number
 from clusterproof.plugins.training_run.formats.gpu_tools import (
@@ -60,7 +60,7 @@ def is_answer(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and b'"status"' in head[:1000] and b'"resultType"' in head
 
 
-def read_answer(path: RunFile) -> Iterator[Sample | CutFile]:
+def read_answer(path: RunFile) -> Iterator[Sample | OutOfRange | CutFile]:
     """The samples of its GPUs. Raises RunError."""
     series, sites = Events(path, _RESULT, WHAT), _sites(path)
     waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values, alternating
@@ -75,7 +75,7 @@ def read_answer(path: RunFile) -> Iterator[Sample | CutFile]:
         known.add((gpu, meaning))
         if meaning in (UTIL, TENSORS, CLOCKS, REASON):
             for time_s, value in points:
-                yield from GpuReading(*gpu, time_s, _values(meaning, value, series.where)).samples(series.where)
+                yield from GpuReading(*gpu, time_s, _values(meaning, value, series.where)).samples()
         elif meaning in RELATIVE:
             held = waiting.setdefault((gpu, meaning), array("d"))
             for point in points:
@@ -88,7 +88,7 @@ def read_answer(path: RunFile) -> Iterator[Sample | CutFile]:
     if '"matrix"' not in series.head + series.tail:
         raise RunError(f"{path}: no series over time; {EXPECTED}")
     whole |= {(gpu, BUSY): 100.0 for gpu, _ in known if (gpu, UTIL) not in known}
-    yield from _shares(waiting, whole, str(path))
+    yield from _shares(waiting, whole)
     if not series.is_whole:
         yield CutFile()
 
@@ -159,8 +159,8 @@ def _values(meaning: str, value: float, where: str) -> dict[str, float]:
 
 
 def _shares(
-    waiting: Mapping[tuple[Gpu, str], array[float]], whole: Mapping[tuple[Gpu, str], float], where: str
-) -> Iterator[Sample]:
+    waiting: Mapping[tuple[Gpu, str], array[float]], whole: Mapping[tuple[Gpu, str], float]
+) -> Iterator[Sample | OutOfRange]:
     for (gpu, meaning), held in waiting.items():
         for of in RELATIVE[meaning]:
             if (gpu, of) in whole:
@@ -168,7 +168,7 @@ def _shares(
                 key = TOTAL if meaning == USED else LIMIT
                 name_of = UTIL if meaning == ENGINE else meaning
                 for at in range(0, len(held), 2):
-                    yield from GpuReading(*gpu, held[at], {name_of: held[at + 1], key: full}).samples(where)
+                    yield from GpuReading(*gpu, held[at], {name_of: held[at + 1], key: full}).samples()
                 break
 
 
