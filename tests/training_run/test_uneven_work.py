@@ -133,3 +133,11 @@ def test_no_rank_is_named_whose_replica_has_more_work_in_the_later_half() -> Non
         return 1.2 if position.replica == 2 and step >= 54 else 1.0
 
     assert slow_rank(seconds, steps=100) == ""
+
+
+def test_each_stage_in_which_most_ranks_are_slow_is_named() -> None:
+    fast = {0, 4, 7, 8, 9}
+    run = computing(lambda position, _: 1.0 if position.rank in fast else 1.3, stages=2, replicas=8)
+    message = result_of("run.work_uneven", run).message
+    assert "times as long as ranks 0, 4, 7 of 8 in their stage" in message
+    assert "times as long as ranks 8, 9 of 8 in their stage" in message

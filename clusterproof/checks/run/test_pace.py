@@ -143,33 +143,34 @@ def test_work_uneven(run: TrainingRun) -> None:
         for replica, ratio in busy_replicas(run, least)
     ]
     concern_if(busy, f"{listed(busy)} as others, in several stages; expected less than {least:g}")
-    if fast := fast_ranks(run):
+    for fast in fast_ranks(run):
         times, limit = format_pair(1 / max(pace.ratio for pace in fast), run.threshold("run.slow_rank_fail"), 2)
         numbers = sorted(pace.position.rank for pace in fast)
         seen = (
             f"most ranks compute {times} times as long as {rank_names(numbers)} of {fast[0].peers + 1} in their stage"
         )
-        concern_if(fast, f"{seen}: most are slow, or have more work; expected less than {limit}")
+        concern_if(seen, f"{seen}: most are slow, or have more work; expected less than {limit}")
     if swing >= most:
         times = format_pair(swing, most, 2)[0]
         seen = f"ranks compute {times} times as long as usual in one step of ten"
         concern(f"{seen}: {why_uneven(run)}; expected less than {most:g}")
 
 
-def fast_ranks(run: TrainingRun) -> list[RankPace]:
-    """The ranks of a stage that compute far less than most of it, if these are too many to be called slow.
+def fast_ranks(run: TrainingRun) -> list[list[RankPace]]:
+    """For each stage the ranks that compute far less than most of it, if these are too many to be called slow.
 
     If work varies from step to step, nothing is certain.
     """
     most, errors = run.threshold("run.slow_rank_fail"), run.threshold("run.certain_errors")
     if run.median_swing >= run.threshold("run.work_swing_strict"):
         return []
+    fast_of_stages = []
     for stage in sorted({pace.position.stage for pace in run.paces.values()}):
         paces = [pace for pace in run.paces.values() if pace.position.stage == stage]
         fast = [pace for pace in paces if pace.is_far_below(most, errors)]
         if max(2, FAST_SHARE * len(paces)) <= len(fast) < len(paces) / 2 and all(pace.ratio < most for pace in paces):
-            return fast
-    return []
+            fast_of_stages.append(fast)
+    return fast_of_stages
 
 
 def busy_replicas(run: TrainingRun, least: float) -> list[tuple[int, float]]:
