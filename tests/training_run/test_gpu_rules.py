@@ -237,3 +237,11 @@ def test_a_gpu_or_node_of_which_a_metric_was_not_sampled_does_not_pass(check: st
     data.add(every, "made up")
     result = result_of(check, TrainingRun("made-up", data))
     assert (result.verdict.value, words in result.message) == ("incomplete", True), result.message
+
+
+def test_gpus_that_only_wait_are_seen_though_each_node_has_sampled_it_by_another_metric() -> None:
+    """One node's driver has no GPM, and the other's power limit could not be read."""
+    lacking = {("gpu001", of_run.TENSOR), ("gpu001", of_run.LINK), ("gpu002", of_run.POWER)}
+    run = TrainingRun("made-up", RunData())
+    run.data.add((seen for seen in readings(stuck) if (seen.node, seen.metric) not in lacking), "made up")
+    assert verdict("run.hung", run) == "fail"

@@ -223,12 +223,11 @@ class HangEvidence:
 
     @property
     def missing(self) -> str:
-        """What is missing to decide, in words; empty if nothing."""
-        nodes = {node for node, _ in self.use}
-        if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):
+        """What is missing of any GPU to decide, in words; empty if nothing."""
+        if not self.use.keys() <= self.tensor.keys() | self.power.keys():
             return "how much the GPUs compute (GPM), or draw of their power limit"
-        on_wires = len(nodes) > 1 and nodes <= {node for node, _ in self.network}
-        if not (self.use.keys() <= self.link.keys() or on_wires):
+        on_wires = {node for node, _ in self.network} if len({node for node, _ in self.use}) > 1 else set()
+        if not all(key in self.link or key[0] in on_wires for key in self.use):
             return "what passes over NVLink (GPM), or between several nodes"
         return ""
 
