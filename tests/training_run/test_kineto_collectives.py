@@ -223,6 +223,18 @@ def test_traces_that_do_not_say_how_busy_gpus_are_are_incomplete(tmp_path: Path,
     assert ("expected at least 5: trace more" in result.message) is (how == "few steps")
 
 
+def test_a_rank_with_one_traced_step_says_nothing_of_how_busy_the_others_are(tmp_path: Path) -> None:
+    """Its trace broke off in a step that waited for data."""
+    idle = [{**recorded, "dur": 1} if recorded["cat"] == "kernel" else recorded for recorded in ten_steps()[:5]]
+    run = written(tmp_path, {0: ten_steps(alone=300), 1: idle})
+    result = result_of("run.gpu_busy", run)
+    assert result.verdict.value == "incomplete"
+    assert result.message == (
+        "kernels run in 0 % of the steps that were traced, in 0 % of those of rank 1, of 1 step; "
+        "expected at least 5: trace more of them"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "together"),
     [

@@ -51,13 +51,23 @@ def test_gpu_busy(run: TrainingRun) -> None:
 def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
     """Report if kernels ran in too little of the traced steps; `ranks` has the idlest first."""
     least, steps = run.threshold("run.gpu_busy_percent"), int(run.threshold("run.traced_steps"))
+    short = [rank for rank in ranks if rank.steps < steps]
+    with part:
+        if short:
+            seen, _ = kernels_in_words(run, short, least)
+            few = f"of {number_of(short[0].steps, 'step')}; expected at least {steps}: trace more of them"
+            incomplete(f"{seen}, {few}")
+    enough = [rank for rank in ranks if rank.steps >= steps]
+    if enough:
+        seen, busy = kernels_in_words(run, enough, least)
+        concern_if(busy < least, f"{seen}; expected at least {format_pair(busy, least)[1]} %")
+
+
+def kernels_in_words(run: TrainingRun, ranks: Sequence[TimeShare], least: float) -> tuple[str, float]:
+    """In how much of the steps of these ranks kernels run, and in percent."""
     busy, idlest = 100 * sum(rank.share for rank in ranks) / len(ranks), ranks[0]
-    shown, limit = format_pair(busy, least)
-    who = run.rank_words(idlest.rank)
-    seen = f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of those of {who}"
-    if max(rank.steps for rank in ranks) < steps:
-        incomplete(f"{seen}, of {number_of(idlest.steps, 'step')}; expected at least {steps}: trace more of them")
-    concern_if(busy < least, f"{seen}; expected at least {limit} %")
+    of_idlest = f"in {100 * idlest.share:.0f} % of those of {run.rank_words(idlest.rank)}"
+    return f"kernels run in {format_pair(busy, least)[0]} % of the steps that were traced, {of_idlest}", busy
 
 
 @mark.hyperpod_performance_debugger
