@@ -17,6 +17,7 @@ from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
+from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of, written
@@ -182,6 +183,15 @@ def test_a_node_whose_log_was_read_in_part_is_not_said_to_be_kept(tmp_path: Path
     case = case_of(tmp_path, {**RECORD, **log})
     assert "gpu002-dmesg.txt: all between its first 2 MiB and its last 6 MiB" in case.collected.missing
     assert case.advice.nodes["gpu002"] == NOT_KNOWN
+
+
+def test_redacted_the_same_nodes_are_kept(tmp_path: Path) -> None:
+    odd = "2026-03-01T07:30:00,000000+00:00 nvme nvme0: ready\nx kernel: NVRM: what stands before it is not known\n"
+    results = lines({**PASSED, "node": "gpu004"})
+    collected = collect(written(tmp_path, {**RECORD, "gpu002-dmesg.txt": odd, "results.jsonl": results}))
+    due = [*opened_case(collected).advice.nodes.values()]
+    assert due == [NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, KEEP]
+    assert [*opened_case(redacted(collected)).advice.nodes.values()] == due
 
 
 def test_a_second_dump_of_a_rank_is_said(tmp_path: Path) -> None:

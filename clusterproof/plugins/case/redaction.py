@@ -38,6 +38,8 @@ def redacted(case: Collected) -> Collected:
         leads=tuple(map(pseudonyms.lead, case.leads)),
         nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
         nodes_with_log=tuple(map(node, case.nodes_with_log)),
+        nodes_in_part=tuple(map(node, case.nodes_in_part)),
+        nodes_checked=tuple(map(node, case.nodes_checked)),
         clocks={node(name): off for name, off in case.clocks.items() if node(name)},
         cluster=case.cluster and "k8s:",
         names={},
@@ -49,7 +51,7 @@ class _Pseudonyms:
     """The placeholders for the names in one case."""
 
     def __init__(self, case: Collected) -> None:
-        names = {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
+        names = {*case.job.nodes, *case.nodes_with_log, *case.nodes_checked, *case.nodes_of_ranks.values()}
         names |= {event.node for event in (*case.events, *case.outlived)}
         names |= {fact.node for fact in case.facts} | {lead.node for lead in case.leads}
         self._nodes = {name: f"node-{number}" for number, name in enumerate(sorted(names - {""}), 1)}
