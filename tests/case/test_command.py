@@ -11,6 +11,7 @@ import pytest
 from clusterproof.plugins.case.command import case
 from tests.case.files import BROKEN_GPU, written
 
+RECORD = {"sacct.txt": BROKEN_GPU["sacct.txt"]}
 HOSTILE = {
     "pods.json": '{"kind": "List", "items": ' + "[" * 5000,
     "results.jsonl": '{"check": 1, "node": 2, "verdict": "fail", "action": "replace"}\n',
@@ -100,16 +101,25 @@ def test_a_zone_west_of_utc_is_named_as_one_east_of_it_is(tmp_path: Path) -> Non
         assert json.loads(case([folder, "--json", *options])[1])["cause"] == "hardware"
 
 
+GROUP = "/system.slice/slurmstepd.scope/job_4242"
+OUT_OF_MEMORY = (
+    "2026-03-01T08:00:00,000000+00:00 oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,"
+    f"mems_allowed=0,oom_memcg={GROUP},task_memcg={GROUP}/step_0,task=secretproj,pid=1234,uid=1005\n"
+    "2026-03-01T08:00:00,000000+00:00 Memory cgroup out of memory: Killed process 1234 (secretproj) total-vm:1kB, "
+    "anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:1005 pgtables:1kB oom_score_adj:0\n"
+)
+
+
+def test_redacted_the_kill_of_another_job_is_no_cause_either(tmp_path: Path) -> None:
+    killed = "2026-03-01 08:00:03,000 srun: error: gpu003: task 3: Killed\n"
+    folder = str(written(tmp_path, {**RECORD, "gpu003-dmesg.txt": OUT_OF_MEMORY, "job.out": killed}))
+    for options in ([], ["--redact"]):
+        assert json.loads(case([folder, "--json", *options])[1])["cause"] == "unknown"
+
+
 @pytest.mark.long
 def test_redacted_the_path_of_a_group_names_no_job_and_no_program(tmp_path: Path) -> None:
-    group = "/system.slice/slurmstepd.scope/job_4242"
-    log = (
-        f"2026-03-01T08:00:00,000000+00:00 oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,"
-        f"mems_allowed=0,oom_memcg={group},task_memcg={group}/step_0,task=secretproj,pid=1234,uid=1005\n"
-        "2026-03-01T08:00:00,000000+00:00 Memory cgroup out of memory: Killed process 1234 (secretproj) total-vm:1kB, "
-        "anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:1005 pgtables:1kB oom_score_adj:0\n"
-    )
-    files = {"sacct.txt": BROKEN_GPU["sacct.txt"].replace("FAILED", "OUT_OF_MEMORY"), "gpu003-dmesg.txt": log}
+    files = {"sacct.txt": BROKEN_GPU["sacct.txt"].replace("FAILED", "OUT_OF_MEMORY"), "gpu003-dmesg.txt": OUT_OF_MEMORY}
     folder = str(written(tmp_path, files))
     assert "4242" in case([folder])[1]
     for form in ([], ["--json"], ["--markdown"]):

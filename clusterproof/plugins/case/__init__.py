@@ -103,6 +103,7 @@ class Fact:
     is_of_run: bool = False  # a check found it when it ran, rather than the node's log when it happened
     pid: int | None = None  # the process that the line is about
     jobs: tuple[str, ...] = ()  # Slurm jobs whose control groups it names
+    is_of_job: bool | None = None  # whether these are the job's own; None if that is unknown
 
 
 @record

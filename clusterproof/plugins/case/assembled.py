@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.case import (
@@ -140,7 +140,11 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         job,
         events=tuple(_by_one_clock(_placed(events, of_ranks, known), of_program, offsets)),
         outlived=tuple(clocks.corrected_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
-        facts=tuple(clocks.corrected_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
+        facts=tuple(
+            replace(clocks.corrected_fact(fact, offsets), is_of_job=_is_of_job(fact.jobs, job.number))
+            for fact in builder.facts
+            if fact.node not in strangers
+        ),
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
         pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
@@ -155,6 +159,13 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         names={node: whole for node, whole in builder.nodes_of_pods.items() if node},
         clocks={node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
+
+
+def _is_of_job(named: Collection[str], number: str) -> bool | None:
+    """Whether control groups of these jobs are the job's own; the kernel knows no task of an array by its number."""
+    if not named or not number:
+        return None
+    return True if number in named else False if number.isdecimal() else None
 
 
 def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:

@@ -145,17 +145,13 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
     """The facts that count."""
     ended_badly = _has_ended_badly(case)
     seen = {(event.sign, event.row.cause, event.node) for event in case.events}  # thousands of events have few kinds
-    return [
-        fact
-        for fact in facts
-        if not _is_of_another(fact, case) and _is_relevant(fact, case.job.number, ended_badly, seen)
-    ]
+    return [fact for fact in facts if not _is_of_another(fact, case) and _is_relevant(fact, ended_badly, seen)]
 
 
 def _is_of_another(fact: Fact, case: Collected) -> bool:
     """Whether it names another job, or another process than the rank that crashed on its node."""
-    if fact.cause == RESOURCES and case.job.number.isdecimal():
-        return bool(fact.jobs) and case.job.number not in fact.jobs
+    if fact.cause == RESOURCES and fact.is_of_job is False:
+        return True
     if fact.cause != CODE or fact.pid is None:
         return False
     crashed = [event.rank for event in case.events if event.sign in SEEN_AS[CODE] and event.node == fact.node]
@@ -163,15 +159,15 @@ def _is_of_another(fact: Fact, case: Collected) -> bool:
     return bool(pids) and len(pids) == len(crashed) and None not in pids and fact.pid not in pids
 
 
-def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
+def _is_relevant(fact: Fact, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
     if is_of_program(fact):
         return False  # it only bears out what a rank says
     if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, and ends the process that met it
         return ended_badly and (fact.is_strong or (fact.check == XID and (MEMORY_SIGN, HARDWARE, fact.node) in seen))
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
-    if fact.cause == RESOURCES and job and job in fact.jobs:
-        return True  # the control group is the job's own
+    if fact.cause == RESOURCES and fact.is_of_job:
+        return True
     is_everywhere, others = fact.cause in (NETWORK, STORAGE), SEEN_AS.get(fact.cause, ())
     is_named = fact.cause != CODE  # a crashed program explains no other kind of error in the job's code
     return any(
