@@ -185,6 +185,30 @@ def test_a_node_whose_log_was_read_in_part_is_not_said_to_be_kept(tmp_path: Path
     assert case.advice.nodes["gpu002"] == NOT_KNOWN
 
 
+READY = "nvme nvme0: ready"
+
+
+@pytest.mark.parametrize(
+    ("log", "due"),
+    [
+        (("09:00:00", READY, "09:30:00", READY), NOT_KNOWN),
+        (("09:30:00", READY, "09:00:00", READY), NOT_KNOWN),  # journalctl -r
+        (("08:05:00", "Linux version 5.15.0", "08:05:01", READY), NOT_KNOWN),
+        (("07:30:00", READY, "08:05:00", "Linux version 5.15.0"), KEEP),
+        (("08:05:00", READY, "09:05:00", READY), KEEP),
+        (("06:05:00", "Linux version 5.15.0", "09:05:01", READY), KEEP),
+    ],
+)
+def test_a_node_whose_log_is_of_after_the_job_is_not_said_to_be_kept(
+    tmp_path: Path, log: tuple[str, ...], due: str
+) -> None:
+    line = "2026-03-01T{},000000+00:00 {}\n"
+    case = case_of(tmp_path, {**RECORD, "gpu002-dmesg.txt": line.format(*log[:2]) + line.format(*log[2:])})
+    assert case.advice.nodes["gpu002"] == due
+    late = "the kernel logs of gpu002 from the time of the job: what was read begins later; journalctl -k -b -1"
+    assert any(gap.startswith(late) for gap in case.collected.missing) is (due == NOT_KNOWN)
+
+
 def test_redacted_the_same_nodes_are_kept(tmp_path: Path) -> None:
     odd = "2026-03-01T07:30:00,000000+00:00 nvme nvme0: ready\nx kernel: NVRM: what stands before it is not known\n"
     results = lines({**PASSED, "node": "gpu004"})

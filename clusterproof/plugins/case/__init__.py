@@ -140,6 +140,14 @@ class Offset:
     how: str
 
 
+@record
+class LogBegin:
+    """When a kernel log begins, in seconds since 1970; and whether the node booted then: what was before is missing."""
+
+    seconds: float
+    is_boot: bool
+
+
 class MissingKind(Enum):
     """What is missing, for kinds that are reported in a special way."""
 
@@ -172,6 +180,7 @@ class Collected:
     pids_of_ranks: Mapping[int, int] = field(default_factory=dict)
     nodes_with_log: tuple[str, ...] = ()
     nodes_in_part: tuple[str, ...] = ()  # those of them whose log was not read whole: what it has may be worse
+    logs_begin: Mapping[str, LogBegin] = field(default_factory=dict)  # of these nodes, if known
     nodes_checked: tuple[str, ...] = ()  # checked by a run, whatever it found
     progress: float | None = None  # time of the last logged step
     last: float | None = None  # time of the last line of output

@@ -7,7 +7,7 @@ from shlex import quote
 
 from clusterproof.plugins.case import ESTABLISHED, CaseVerdict, Collected, Event, Fact, Missing, MissingKind, label
 from clusterproof.plugins.case.first_event import long_before_the_end
-from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
+from clusterproof.plugins.case.relevance import is_broken_since, logs_of_later, of_another_time
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -19,6 +19,7 @@ from clusterproof.plugins.catalog.causes import (
     UNKNOWN,
     signs,
 )
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record, replace
 
@@ -31,6 +32,7 @@ RESTARTS = {
     "perhaps": "A restart without this node may help.",
     "unknown": "Whether a restart helps is not known.",
 }
+EARLIER = "journalctl -k -b -1 may have it"
 OF_HARDWARE_LOAD = "gpu_exact"  # tests arithmetic and memory of GPUs under load
 
 
@@ -69,6 +71,10 @@ def opened_case(collected: Collected) -> Case:
     collected = replace(collected, events=events, outlived=outlived)
     others = (Missing(text, MissingKind.OF_ANOTHER_TIME) for text in of_another_time(collected))
     collected = replace(collected, lacks=(*others, *collected.lacks))
+    if late := logs_of_later(collected):
+        words = f"the kernel logs of {listed(late)} from the time of the job: what was read begins later; {EARLIER}"
+        lacks = (*collected.lacks, Missing(words, MissingKind.LOGS_OF_SOME))
+        collected = replace(collected, lacks=lacks, nodes_in_part=(*collected.nodes_in_part, *late))
     verdict = decide(collected)
     return Case(collected, verdict, advise(collected, verdict))
 

@@ -12,6 +12,7 @@ from clusterproof.plugins.case import (
     Fact,
     Job,
     Lead,
+    LogBegin,
     Missing,
     MissingKind,
     Offset,
@@ -46,6 +47,7 @@ class CaseBuilder:
     ranks: set[int] = field(default_factory=set)  # with output of their own
     nodes_with_log: list[str] = field(default_factory=list)
     nodes_in_part: list[str] = field(default_factory=list)  # whose log was not read whole
+    logs_begin: dict[str, LogBegin] = field(default_factory=dict)  # -inf if a node's log does not show it
     nodes_checked: dict[str, None] = field(default_factory=dict)
     nodes_of_pods: dict[str, str] = field(default_factory=dict)  # in Kubernetes, with a domain
     objects: dict[str, Job] = field(default_factory=dict)  # of Kubernetes, by job name
@@ -62,6 +64,11 @@ class CaseBuilder:
     def missing(self) -> tuple[str, ...]:
         """What is missing, in words."""
         return tuple(part.words for part in self.lacks)
+
+    def log_begins(self, node: str, begins: LogBegin) -> None:
+        """Add a part of a node's log; the earliest counts."""
+        known = self.logs_begin.get(node, begins)
+        self.logs_begin[node] = min(known, begins, key=lambda of: of.seconds)
 
     def count(self, what: str) -> None:
         """Count another file of this form."""
@@ -150,6 +157,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
         nodes_with_log=tuple(dict.fromkeys(builder.nodes_with_log)),
         nodes_in_part=tuple(dict.fromkeys(builder.nodes_in_part)),
+        logs_begin={node: clocks.corrected_begin(of, offsets.get(node)) for node, of in builder.logs_begin.items()},
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
         last=max(last, default=None),

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from heapq import nlargest
 from statistics import median
 
-from clusterproof.plugins.case import Collected, Event, Fact, Offset, Span
+from clusterproof.plugins.case import Collected, Event, Fact, LogBegin, Offset, Span
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record, replace
 
@@ -165,6 +165,11 @@ def corrected_fact(fact: Fact, clocks: Mapping[str, Offset]) -> Fact:
     """The fact with its time corrected."""
     off = clocks.get(fact.node)
     return replace(fact, when=corrected(fact.when, off)) if off and off.seconds and not fact.is_of_run else fact
+
+
+def corrected_begin(log: LogBegin, off: Offset | None) -> LogBegin:
+    """The beginning of a node's log with its time corrected."""
+    return replace(log, seconds=log.seconds - off.seconds) if off else log
 
 
 def corrected(when: Span, off: Offset | None) -> Span:

@@ -38,6 +38,7 @@ def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock, 
     if odd := node_log.unclear_lines(text):
         builder.lack(f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`")
     builder.nodes_with_log.append(node)
+    builder.log_begins(node, node_log.begin_of(text, clock))
     if is_cut or odd:
         builder.nodes_in_part.append(node)
     builder.count("kernel log")

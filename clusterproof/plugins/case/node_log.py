@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 
-from clusterproof.plugins.case import Fact, Span, label, one_line
+from clusterproof.plugins.case import Fact, LogBegin, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, dated, has_minutes, of_kernel, of_minute
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
@@ -18,6 +18,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
+from clusterproof.plugins.evidence.kernel_log.line import unwrap
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS, is_kernel_log, is_logged, is_unclear
 from clusterproof.plugins.evidence.kernel_log.parse import read as read_log
 from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
@@ -39,9 +40,27 @@ _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which on
 _JOB = re.compile(  # in a path that slurmstepd has made: users make groups too, below their own
     r"(?:^|[\s=])/(?:slurm[^/\s]{0,80}/uid_\d{1,10}|(?:system\.slice/)?[^/\s]{0,80}slurmstepd\.scope)/job_(\d{1,10})\b"
 )
+_LINUX = re.compile(r"Linux version \d")  # the first line of a boot
 XID = "gpu.no_xid"
 CLEANUP = 45  # follows from another Xid, whatever that was caused by
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
+
+
+def begin_of(text: str, clock: Clock) -> LogBegin:
+    """When a log begins, whatever the order of its lines; -inf if they have no dates."""
+    lines = [line for line in dated(_of_log(text), clock).splitlines() if line.strip()]
+    ends = filter(None, (_first_dated(lines), _first_dated(reversed(lines))))
+    return min(ends, key=lambda of: of.seconds, default=LogBegin(-math.inf, is_boot=False))
+
+
+def _first_dated(lines: Iterable[str]) -> LogBegin | None:
+    for line in lines:
+        time, message = unwrap(line)
+        if time is not None and time >= CALENDAR_S:
+            return LogBegin(time, is_boot=bool(_LINUX.match(message)))
+        if is_logged(line):
+            return None
+    return None
 
 
 def unclear_lines(text: str) -> int:

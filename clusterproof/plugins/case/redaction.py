@@ -39,6 +39,7 @@ def redacted(case: Collected) -> Collected:
         nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
         nodes_with_log=tuple(map(node, case.nodes_with_log)),
         nodes_in_part=tuple(map(node, case.nodes_in_part)),
+        logs_begin={node(name): of for name, of in case.logs_begin.items()},
         nodes_checked=tuple(map(node, case.nodes_checked)),
         clocks={node(name): off for name, off in case.clocks.items() if node(name)},
         cluster=case.cluster and "k8s:",

@@ -116,6 +116,18 @@ def of_another_time(case: Collected) -> Iterator[str]:
         yield f"evidence of another time than the job's, which is not shown: {number_of(len(far), 'line')}, {listing}"
 
 
+def logs_of_later(case: Collected) -> tuple[str, ...]:
+    """The nodes whose kernel logs begin after the job's end, or with a boot after its begin."""
+    ran = case.job.ran
+    ends = next((time for time in (ran.ends, case.last) if time is not None), math.inf)
+    apart = apart_s(case)
+    return tuple(
+        node
+        for node, log in case.logs_begin.items()
+        if log.seconds > ends + apart or (log.is_boot and ran.begins is not None and log.seconds > ran.begins + apart)
+    )
+
+
 def dated(case: Collected) -> tuple[Fact, ...]:
     """The facts from the time in which the job ended, in order."""
     within = window(case)
