@@ -89,6 +89,7 @@ def test_steps_that_leave_the_calendar_are_of_no_time() -> None:
 FOUND_XID = XID_79.partition(" ")[2].strip()
 ISO = f"2026-03-01T08:00:01.000000+00:00 gpu003 kernel: {FOUND_XID}\n"
 SYSLOG = f"Mar  1 08:00:01 gpu003 kernel: {FOUND_XID}\n"
+STAMPED = "kernel: [500000.123456] "  # as Ubuntu's rsyslog writes it into kern.log
 SSHD = "2026-03-01T08:00:03.000000+00:00 gpu003 sshd[12]: hi\n"
 LOGREAD = f"Sun Mar  1 08:00:01 2026 kern.err kernel: {FOUND_XID}\n"
 BUSYBOX = f"Mar  1 08:00:01 gpu003 kern.err kernel: {FOUND_XID}\n"
@@ -112,7 +113,11 @@ def test_a_log_into_which_any_user_writes_is_no_evidence_in_whatever_form_it_is_
 
 
 @pytest.mark.parametrize("before", ["/var/log/kern.log:", "17:", "/var/log/kern.log:17:", "     17\t"])
-@pytest.mark.parametrize("line", [ISO, SYSLOG], ids=["rsyslog's", "syslog's"])
+@pytest.mark.parametrize(
+    "line",
+    [ISO, SYSLOG, ISO.replace("kernel: ", STAMPED), SYSLOG.replace("kernel: ", STAMPED)],
+    ids=["rsyslog's", "syslog's", "rsyslog's with a stamp", "syslog's with a stamp"],
+)
 def test_what_grep_finds_in_the_kernels_own_file_is_evidence_at_its_time(
     before: str, line: str, tmp_path: Path
 ) -> None:
@@ -120,9 +125,10 @@ def test_what_grep_finds_in_the_kernels_own_file_is_evidence_at_its_time(
     assert (case.verdict.standing, case.verdict.nodes) == ("established", ("gpu003",))
 
 
-@pytest.mark.parametrize("before", ["/var/log/kern.log:", "17:"])
-def test_what_grep_finds_of_another_week_is_of_that_week(before: str, tmp_path: Path) -> None:
-    old = f"{before}{SYSLOG.replace('Mar  1', 'Feb 20')}"
+@pytest.mark.parametrize("before", ["/var/log/kern.log:", "17:", ""])
+@pytest.mark.parametrize("kernel", ["kernel: ", STAMPED])
+def test_what_grep_finds_of_another_week_is_of_that_week(before: str, kernel: str, tmp_path: Path) -> None:
+    old = f"{before}{SYSLOG.replace('Mar  1', 'Feb 20').replace('kernel: ', kernel)}"
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": old})
     assert case.verdict.cause == "unknown"
     (gap,) = [gap for gap in case.collected.missing if "another time" in gap]

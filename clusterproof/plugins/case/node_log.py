@@ -40,6 +40,7 @@ _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which on
 _JOB = re.compile(  # in a path that slurmstepd has made: users make groups too, below their own
     r"(?:^|[\s=])/(?:slurm[^/\s]{0,80}/uid_\d{1,10}|(?:system\.slice/)?[^/\s]{0,80}slurmstepd\.scope)/job_(\d{1,10})\b"
 )
+_STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\S{8,24}) \S{1,255} kernel: \[ {0,12}(\d{1,12}\.\d{1,9})\] ")
 _LINUX = re.compile(r"Linux version \d")  # the first line of a boot
 XID = "gpu.no_xid"
 CLEANUP = 45  # follows from another Xid, whatever that was caused by
@@ -53,9 +54,17 @@ def begin_of(text: str, clock: Clock) -> LogBegin:
     return min(ends, key=lambda of: of.seconds, default=LogBegin(-math.inf, is_boot=False))
 
 
+def _dated_stamp(line: str) -> tuple[float, float] | None:
+    """The seconds since boot in a line of syslog, and its own date: rsyslog and klogd write both."""
+    match = _STAMPED.match(line)
+    begins = Clock(0).of(match[1]).begins if match else None
+    return (float(match[2]), begins) if match and begins is not None else None
+
+
 def _first_dated(lines: Iterable[str]) -> LogBegin | None:
     for line in lines:
         time, message = unwrap(line)
+        time = stamp[1] if (stamp := _dated_stamp(line)) else time
         if time is not None and time >= CALENDAR_S:
             return LogBegin(time, is_boot=bool(_LINUX.match(message)))
         if is_logged(line):
@@ -128,8 +137,10 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
         except CaptureError as wrong:
             unread = unread or (wrong if _has_lines(boot) else None)
             continue
-        lines = value["lines"] if isinstance(value, dict) else []
-        for fact in facts_of(facts.parse(facts.lines(lines)), node, source):
+        lines = facts.lines(value["lines"] if isinstance(value, dict) else [])
+        dates = dict(filter(None, map(_dated_stamp, reversed(boot.splitlines()))))  # a stamp's first line is its own
+        lines = [(dates.get(time, time) if time is not None else None, *rest) for time, *rest in lines]
+        for fact in facts_of(facts.parse(lines), node, source):
             yield replace(fact, when=of_minute(fact.when)) if is_of_minutes else fact
     if unread:
         raise unread
