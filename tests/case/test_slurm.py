@@ -55,6 +55,15 @@ def test_the_output_that_the_record_names_is_read_once(tmp_path: Path) -> None:
     assert case.collected.job.nodes == ("gpu001", "gpu002")
 
 
+def test_output_without_a_year_is_of_the_year_of_its_job(tmp_path: Path) -> None:
+    out = tmp_path / "slurm-77.out"
+    out.write_text("[E0101 00:00:10.500000 12 x.cpp:1] KeyError: 'image'\n")
+    status, text = record(out)
+    ended = text.replace("EndTime=2026-03-01T08:00:00", "EndTime=2020-01-01T00:10:30")
+    (event,) = [event for event in case_of(Answers((status, ended))).collected.events if event.rank is None]
+    assert event.when.begins == 1_577_836_810.5
+
+
 @pytest.mark.parametrize("state", ["PREEMPTED", "OUT_OF_MEMORY"])
 def test_a_job_is_in_the_state_that_slurm_says_not_in_that_of_its_name(state: str, tmp_path: Path) -> None:
     case = case_of(Answers(record(tmp_path / "none", state)))

@@ -6,6 +6,7 @@ Differences between nodes' clocks are known from asking the nodes, or from the s
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,8 @@ LOOKED_AT = 80  # characters of a line that contain its time
 BEGINS_IN = 40  # position by which it starts: a time after other words belongs to the message
 LONGEST_BEFORE = 400  # characters of the message before the time in slurmstepd's line
 BEFORE_WORDS = 16  # characters of ranks and brackets before a time
+DAY_S = 86_400.0
+HALF_A_YEAR_S = 182.5 * DAY_S
 LATEST_S = 2.5e11  # since 1970; times outside this range are invalid
 _FULL = re.compile(
     r"(?<![\d-])(\d{4})([-/])(\d\d)\2(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
@@ -42,10 +45,25 @@ _MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "O
 
 @record
 class Clock:
-    """What times in lines omit: the year, and the offset from UTC of times without a zone."""
+    """What times in lines omit: the year, and the offset from UTC of times without a zone.
+
+    If a moment of the job is known, the year is the one in which a time is nearest to it: a job may run over New Year.
+    """
 
     year: int
     offset_s: float = 0.0
+    near: float | None = None
+
+    @classmethod
+    def of_moment(cls, near: float, offset_s: float = 0.0) -> Clock:
+        """Of a job at this moment, in seconds since 1970."""
+        near = min(near, LATEST_S)
+        return cls(datetime.fromtimestamp(near, timezone.utc).year, offset_s, near)
+
+    @classmethod
+    def until(cls, latest: float, offset_s: float = 0.0) -> Clock:
+        """Of a job at an unknown time before this moment."""
+        return cls.of_moment(max(0.0, latest + DAY_S - HALF_A_YEAR_S), offset_s)
 
     def of(self, line: str) -> Span:
         """When a line was written; a time in whole seconds spans that second."""
@@ -55,14 +73,27 @@ class Clock:
             return self._span((year, month, day, hour, minute, second), part, zone)
         if (match := _GLOG.search(head)) and match.start() <= BEGINS_IN:
             month, day, hour, minute, second, part = match.groups()
-            return self._span((self.year, month, day, hour, minute, second), part, None)
+            return self._without_year((month, day, hour, minute, second), part)
         if (match := _NAMED.search(head)) and match[1] in _MONTHS:
             name, day, hour, minute, second, year = match.groups()
-            return self._span((year or self.year, _MONTHS.index(name), day, hour, minute, second), None, None)
+            parts = _MONTHS.index(name), day, hour, minute, second
+            return self._span((year, *parts), None, None) if year else self._without_year(parts, None)
         if (cancelled := _CANCELLED.search(line[:LONGEST_BEFORE])) and (match := _FULL.match(line, cancelled.end())):
             year, _, month, day, hour, minute, second, part, zone = match.groups()
             return self._span((year, month, day, hour, minute, second), part, zone)
         return Span()
+
+    def _without_year(self, parts: tuple[int | str, ...], part: str | None) -> Span:
+        spans = [self._span((self.year, *parts), part, None)]
+        if self.near is not None and not self._is_near(spans[0]):
+            spans += [self._span((self.year + apart, *parts), part, None) for apart in (-1, 1)]
+        return min(spans, key=self._apart_s)
+
+    def _is_near(self, when: Span) -> bool:
+        return self._apart_s(when) < HALF_A_YEAR_S
+
+    def _apart_s(self, when: Span) -> float:
+        return math.inf if when.begins is None else abs(when.begins - (self.near or 0.0))
 
     def _span(self, parts: tuple[int | str, ...], part: str | None, zone: str | None) -> Span:
         try:

@@ -25,7 +25,7 @@ from clusterproof.plugins.case import (
     scheduler,
 )
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
-from clusterproof.plugins.case.clocks import LATEST_S, Clock
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
@@ -80,10 +80,13 @@ def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]
     return files, list(not_read.lines())
 
 
-def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset_s: float, number: str) -> None:
+def read_files(
+    folder: Path, files: Iterable[Path], builder: CaseBuilder, offset_s: float, number: str, ended: float | None = None
+) -> None:
     """Add the traces of the job with this number in files of a folder, or of their only job. Raises CaseError."""
-    reader = Reader(folder, builder, Clock(datetime.now(timezone.utc).year, offset_s))
-    reader.date(files)
+    reader = Reader(folder, builder, clock_of(ended, offset_s))
+    if ended is None:
+        reader.date(files)
     for path in files:
         reader.take(path, reader.text(path))
     if reader.of_run:
@@ -91,6 +94,12 @@ def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset
     if number:
         builder.drop_other_jobs(number)
     builder.settle(number)
+
+
+def clock_of(ended: float | None, offset_s: float) -> Clock:
+    """The clock of a job that ended then, or before now."""
+    now = datetime.now(timezone.utc).timestamp()
+    return Clock.until(now, offset_s) if ended is None else Clock.of_moment(ended, offset_s)
 
 
 class Reader:
@@ -106,11 +115,11 @@ class Reader:
         self.of_run: list[str] = []  # files about the training, not about its end
 
     def date(self, files: Iterable[Path]) -> None:
-        """Find the year of times that omit it: from a kernel log or a record, else from a file's modification time.
+        """Find when the job was, for times that omit their year: by a record, a kernel log, or when a file was written.
 
         A job's own output does not count: it could move nodes' evidence in or out of the job's time.
         """
-        newest = 0.0
+        newest, of_records, of_logs = 0.0, list[float](), list[float]()
         for path in files:
             is_log = bool(KERNEL_LOG.search(path.name))
             if not is_log and not _is_named_record(path.name):
@@ -118,14 +127,16 @@ class Reader:
             with suppress(OSError), opened(path, self.folder) as file:
                 status = os.fstat(file.fileno())
                 newest = max(newest, status.st_mtime)
+                file.seek(max(0, status.st_size - HEAD) if is_log else 0)
                 text = plain(file.read(HEAD).decode("utf-8", "replace"))
-                year = node_log.year_of(text) if is_log and not distrust(path, status) else None
-                year = year or (_year_of_record(text) if not is_log and scheduler.is_record(text) else None)
-                if year:
-                    self.clock = Clock(year, self.clock.offset_s)
-                    return
-        if newest:
-            self.clock = Clock(datetime.fromtimestamp(min(newest, LATEST_S), timezone.utc).year, self.clock.offset_s)
+                if not is_log and scheduler.is_record(text):
+                    of_records += filter(None, [_moment_of_record(text)])
+                elif is_log and not distrust(path, status):
+                    of_logs += filter(None, [node_log.last_moment(text, self.clock.offset_s)])
+        if known := of_records[:1] or of_logs:
+            self.clock = Clock.of_moment(max(known), self.clock.offset_s)
+        elif newest:
+            self.clock = Clock.until(newest, self.clock.offset_s)
 
     def text(self, path: Path, owner: int | None = None) -> str | None:
         """The beginning and the end of a file; None if it is unreadable, no text, or another user's.
@@ -273,10 +284,7 @@ def _is_named_record(name: str) -> bool:
     return bool(_SCHEDULER.search(name) or (_OF_JOB.search(name) and not _JOBS_OWN.search(name)))
 
 
-def _year_of_record(text: str) -> int | None:
-    """The year in which a job in a record began or ended."""
-    for job, _ in scheduler.read(text, "", Clock(0)):
-        moment = job.ran.ends or job.ran.begins
-        if moment:
-            return datetime.fromtimestamp(moment, timezone.utc).year
-    return None
+def _moment_of_record(text: str) -> float | None:
+    """When a job in a record ended, or began."""
+    moments = (job.ran.ends or job.ran.begins for job, _ in scheduler.read(text, "", Clock(0)))
+    return next(filter(None, moments), None)

@@ -34,7 +34,7 @@ _SAID_BY = re.compile(  # prefixes of syslog and the journal; dmesg has them onl
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
     r"|\[ {0,12}\d{1,12}\.\d{1,9}\]) (\S{1,255}) ([^\s:]{1,255}):(?= |$)"
 )
-_YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (\d{4})\]")
+_YEAR = re.compile(r"\d{4}-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]")
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal starts
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root can imitate
 _JOB = re.compile(  # in a path that slurmstepd has made: users make groups too, below their own
@@ -87,10 +87,10 @@ def host_of(text: str) -> str:
     return ""
 
 
-def year_of(text: str) -> int | None:
-    """The year in a line's time, if it has one; times inside messages do not count."""
-    match = next((match for line in _of_log(text).splitlines() if (match := _YEAR.match(line))), None)
-    return int(match[1] or match[2]) if match else None
+def last_moment(text: str, offset_s: float) -> float | None:
+    """The last time of a line that has its year; times inside messages do not count."""
+    lines = (line for line in reversed(_of_log(text).splitlines()) if _YEAR.match(line))
+    return next((at for line in lines if (at := Clock(0, offset_s).of(line).begins) is not None), None)
 
 
 def is_log(text: str) -> bool:

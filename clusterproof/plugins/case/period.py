@@ -210,7 +210,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, query: Ask) 
     number = ended.job.number
     try:
         if kept:
-            read_files(kept.folder, kept.of_job(ended.job), builder, offset_s, number)
+            read_files(kept.folder, kept.of_job(ended.job), builder, offset_s, number, ended.job.ran.ends)
     except CaseError as problem:  # for example, a record there is of other jobs
         builder.records.clear()
         builder.lack(str(problem))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, node_log, one_line, scheduler
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.folder import Reader
+from clusterproof.plugins.case.folder import Reader, clock_of
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
@@ -93,7 +93,7 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ru
     nodes = next((job.nodes for job in known if job.nodes), ())
     ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
     _read_nodes(nodes, builder, clock, query, ended)
-    _read_output(record if not shown else "", builder, offset_s)
+    _read_output(record if not shown else "", builder, offset_s, ended)
     if nodes and not builder.nodes_with_log:
         builder.lack(one_line(node_log.how_to_get_it(nodes, known[0].ran), 400), MissingKind.COMMAND)
 
@@ -150,7 +150,7 @@ def is_down(state: str) -> bool:
     return bool(_DOWN.search(state))
 
 
-def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
+def _read_output(record: str, builder: CaseBuilder, offset_s: float, ended: float | None) -> None:
     """The output named in a job's record: its owner's file, in a folder that may be a link."""
     owner = _OWNER.search(record)
     paths = dict.fromkeys(path.strip() for _, path in _PLACE.findall(record))
@@ -160,7 +160,7 @@ def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
         if not owner:
             builder.lack(f"{one_line(path.name)}: the record does not say whose file it is, and it is not read")
             continue
-        reader = Reader(path.parent, builder, Clock(datetime.now(timezone.utc).year, offset_s))
+        reader = Reader(path.parent, builder, clock_of(ended, offset_s))
         lacking = len(builder.lacks)
         text = reader.text(path, int(owner[1]))
         if text is not None:
