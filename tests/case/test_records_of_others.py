@@ -46,6 +46,12 @@ def test_the_record_of_a_job_is_read_in_each_form(text: str) -> None:
     assert [event.sign for event in events] == ["out_of_memory_state"]
 
 
+def test_a_list_of_nodes_however_long_is_read_whole() -> None:
+    nodes = [f"ip-10-{number // 250}-{number % 250}-7x" for number in range(2_000)]
+    ((job, _),) = scheduler.read(SCONTROL.replace("gpu[001-004]", ",".join(nodes)), "scontrol.txt", CLOCK)
+    assert job.nodes == tuple(nodes)
+
+
 OF_OWNER = f"hello\n{SCONTROL.replace('OUT_OF_MEMORY', 'NODE_FAIL').replace('gpu[001-004]', 'gpu007')}"
 
 

@@ -18,7 +18,7 @@ RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
 SUCCEEDED = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
-_PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
+_PAIR = re.compile(rf"(?:^|\s)([A-Za-z]\w{{0,40}})=(\S{{1,{LOOKED_AT}}})")  # a list of nodes may be long
 _NUMBERS = re.compile(
     r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"
     r"(?: HetJobId=(\d{1,12}) HetJobOffset=(\d{1,6}))?"
