@@ -8,8 +8,9 @@ import pytest
 
 from clusterproof.plugins.case import Collected, Job, Lead
 from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case.command import case as case_command
 from clusterproof.plugins.case.report import markdown, paragraph, text
-from tests.case.files import BROKEN_GPU, SACCT, STEPS, case_of
+from tests.case.files import BROKEN_GPU, SACCT, STEPS, XID_79, case_of, written
 
 RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
 OF_RANK_0 = "2026-03-01 08:00:00,000 KeyError: 'image'\n"
@@ -129,3 +130,17 @@ def test_ranks_that_the_ticket_does_not_name_are_counted() -> None:
     assert "And 3 more remarks like this: --json has them." in paragraph(
         opened_case(Collected("x", Job(), leads=leads))
     )
+
+
+def test_a_node_is_blamed_in_no_other_job_and_each_that_is_to_be_tested_has_its_line(tmp_path: Path) -> None:
+    raised = {"rank_3.log": STEPS + "2026-03-01 08:00:00,000 KeyError: 'a'\n", "sacct.txt": BROKEN_GPU["sacct.txt"]}
+    broke = XID_79.format(time="08:20:00")
+    for name, files in (
+        ("77", BROKEN_GPU),
+        ("78", {**raised, "gpu003-dmesg.txt": broke}),
+        ("79", {**raised, "gpu001-dmesg.txt": broke}),
+    ):
+        written(tmp_path / name, {**files, "sacct.txt": files["sacct.txt"].replace("77", name)})
+    _, output = case_command([str(tmp_path), "--since", "2026-02-20"])
+    assert "blamed in 77; to test for 78" in output
+    assert "gpu001             to test for 79" in output

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from textwrap import fill
 from typing import Any
 
+from clusterproof.plugins.case.advice import TEST
 from clusterproof.plugins.case.clocks import utc_text
 from clusterproof.plugins.case.period import DeadJob, Period
 from clusterproof.plugins.case.report import WIDTH
@@ -21,30 +22,31 @@ NOT_KNOWN = "-"
 
 @record
 class NodeRow:
-    """A node that cases blame or suspect, and their jobs."""
+    """A node that cases blame, or want tested, and their jobs."""
 
     node: str
-    blamed: int
-    suspected: int
-    jobs: tuple[str, ...]
+    blamed_in: tuple[str, ...]
+    tested_for: tuple[str, ...]
+    jobs: tuple[str, ...]  # all of them, in their order
 
 
 def nodes(period: Period) -> list[NodeRow]:
     """The nodes, those with most cases first."""
     jobs_by_node: dict[str, list[tuple[DeadJob, bool]]] = {}
     for died in period.died:
-        for node in dict.fromkeys((*died.case.verdict.nodes, *died.case.verdict.suspects)):
+        to_test = (node for node, due in died.case.advice.nodes.items() if due == TEST)
+        for node in dict.fromkeys((*died.case.verdict.nodes, *died.case.verdict.suspects, *to_test)):
             jobs_by_node.setdefault(node, []).append((died, node in died.case.verdict.nodes))
     rows = [
         NodeRow(
             node,
-            blamed := sum(is_blamed for _, is_blamed in seen),
-            len(seen) - blamed,
-            tuple(x.number for x, _ in seen),
+            tuple(died.number for died, is_blamed in seen if is_blamed),
+            tuple(died.number for died, is_blamed in seen if not is_blamed),
+            tuple(died.number for died, _ in seen),
         )
         for node, seen in jobs_by_node.items()
     ]
-    return sorted(rows, key=lambda row: (-row.blamed, -row.suspected, row.node))
+    return sorted(rows, key=lambda row: (-len(row.blamed_in), -len(row.tested_for), row.node))
 
 
 def text(period: Period) -> str:
@@ -66,7 +68,8 @@ def _lines(period: Period) -> Iterator[str]:
     if rows:
         yield "\nNodes"
         for row in rows:
-            cell = f"{'blamed in' if row.blamed else 'to test for'} {', '.join(row.jobs)}"
+            parts = (("blamed in", row.blamed_in), ("to test for", row.tested_for))
+            cell = "; ".join(f"{words} {', '.join(jobs)}" for words, jobs in parts if jobs)
             yield fill(f"  {row.node:<18} {cell}", WIDTH, subsequent_indent=" " * 21)
     if period.died:
         yield "\nJobs, the last first"
@@ -153,7 +156,12 @@ def as_record(period: Period) -> dict[str, Any]:
         "causes": causes(period),
         "published": {name: {"of": other.of, "shares": other.shares} for name, other in published().items()},
         "nodes": [
-            {"node": row.node, "blamed": row.blamed, "suspected": row.suspected, "jobs": list(row.jobs)}
+            {
+                "node": row.node,
+                "blamed": len(row.blamed_in),
+                "suspected": len(row.tested_for),
+                "jobs": list(row.jobs),
+            }
             for row in nodes(period)
         ],
         "cases": [{**record_of_case(job.case), "gpu_hours": job.gpu_hours} for job in period.died],
