@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.clocks import Clock, dated
-from tests.case.files import BROKEN_GPU, XID_79, case_of
+from tests.case.files import BROKEN_GPU, STEPS, XID_79, case_of
 
 XID = XID_79.partition(" ")[2].strip()
 OF_TALOS = "10.0.0.3: kern: warning: [2026-03-01T08:00:01.458998481Z]: "
@@ -158,3 +158,18 @@ def test_a_log_that_cannot_be_read_is_said_and_is_none_of_its_node(tmp_path: Pat
     (gap,) = [gap for gap in case.collected.missing if gap.startswith("gpu001-dmesg.txt: ")]
     assert "it was found in several files" in gap
     assert case.advice.nodes["gpu001"] == "not known"
+
+
+@pytest.mark.parametrize(
+    ("line", "due"),
+    [
+        ("nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff", "test"),
+        ("Kernel panic - not syncing: Fatal exception in interrupt", "test"),
+        ("Out of memory: Killed process 12 (python) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB", "keep"),
+    ],
+)
+def test_a_node_that_its_own_log_fails_is_not_kept_whatever_ended_the_job(line: str, due: str, tmp_path: Path) -> None:
+    log = f"2026-03-01T07:20:00,000000+00:00 nvme nvme0: ready\n2026-03-01T07:30:00,000000+00:00 {line}\n"
+    raised = STEPS + "2026-03-01 08:00:00,000 KeyError: 'a'\n"
+    case = case_of(tmp_path, {"sacct.txt": BROKEN_GPU["sacct.txt"], "rank_0.log": raised, "gpu002-dmesg.txt": log})
+    assert (case.verdict.cause, case.advice.nodes["gpu002"], case.advice.exclude) == ("code", due, ())

@@ -7,7 +7,7 @@ from shlex import quote
 
 from clusterproof.plugins.case import ESTABLISHED, CaseVerdict, Collected, Event, Fact, Missing, MissingKind, label
 from clusterproof.plugins.case.first_event import long_before_the_end
-from clusterproof.plugins.case.relevance import is_broken_since, logs_of_later, of_another_time
+from clusterproof.plugins.case.relevance import fails_node, logs_of_later, of_another_time
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -83,7 +83,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     """The consequences of a verdict."""
     to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
     suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
-    failed = (fact.node for fact in case.facts if fact.is_of_run or is_broken_since(fact, case))
+    failed = (fact.node for fact in case.facts if fact.is_of_run or fails_node(fact, case))
     to_test = tuple(dict.fromkeys((*suspects, *(node for node in failed if node not in to_drain))))
     nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
     read = [node for node in case.nodes_with_log if node not in case.nodes_in_part]
@@ -121,7 +121,7 @@ def _commands(
     tested = (*to_drain, *to_test)
     proof, load = _checks(verdict)
     if not proof and not load:
-        failed = (fact.check for fact in case.facts if fact.node in to_test and is_broken_since(fact, case))
+        failed = (fact.check for fact in case.facts if fact.node in to_test and fails_node(fact, case))
         proof = " or ".join(dict.fromkeys(check.rpartition(".")[2] for check in failed))
     if tested and (proof or load):
         nodes = quote(f"ssh:{fold(tested)}")

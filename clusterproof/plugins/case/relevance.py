@@ -100,6 +100,11 @@ def is_broken_since(fact: Fact, case: Collected) -> bool:
     return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
 
 
+def fails_node(fact: Fact, case: Collected) -> bool:
+    """The same for any fault that no job causes: also a lost disk, or a kernel that stopped."""
+    return fact.cause not in (CODE, RESOURCES) and is_of_late(fact, case)
+
+
 def is_of_late(fact: Fact, case: Collected) -> bool:
     """Whether it fails its node, and is from the days of the job, or of unknown time."""
     began, when = case.job.ran.begins or window(case).begins, fact.when.begins
