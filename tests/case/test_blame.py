@@ -26,6 +26,12 @@ def test_a_node_whose_log_is_ahead_of_everything_and_whose_rank_agrees_is_establ
     assert case.advice.restart == "without"
 
 
+def test_a_node_is_not_blamed_for_what_it_logged_long_after_the_end_of_the_job(tmp_path: Path) -> None:
+    local = {name: BROKEN_GPU[name].replace(" 08:", " 10:").replace(" 07:", " 09:") for name in BROKEN_GPU}
+    case = case_of(tmp_path, {**local, "gpu003-dmesg.txt": XID_79.format(time="10:00:01")})
+    assert (case.verdict.cause, case.verdict.nodes, case.advice.nodes["gpu003"]) == ("unknown", (), "test")
+
+
 def test_the_words_of_a_job_alone_never_blame_hardware(tmp_path: Path) -> None:
     case = case_of(tmp_path, WITHOUT_LOG)
     assert (case.verdict.cause, case.verdict.nodes) == ("unknown", ())

@@ -31,7 +31,7 @@ def window(case: Collected) -> Span:
     shown = min((_begins(event) for event in own or known), default=ended)
     if first is None or shown is None:
         return Span(None, None)
-    lag_s = limits().lag_s + apart_s(case) - limits().clocks_apart_s
+    lag_s = _lag_s(case)
     begins = first - limits().before_s
     earliest = [begins]
     if case.job.ran.begins is not None:
@@ -39,6 +39,11 @@ def window(case: Collected) -> Span:
     if case.progress is not None and case.progress <= shown + lag_s:
         earliest.append(case.progress - lag_s)
     return Span(max(earliest), shown + lag_s)
+
+
+def _lag_s(case: Collected) -> float:
+    """How much later a node's line may be than what a rank says of the same fault, by clocks that differ."""
+    return limits().lag_s + apart_s(case) - limits().clocks_apart_s
 
 
 def _stopped(event: Event) -> float:
@@ -134,12 +139,14 @@ def logs_of_later(case: Collected) -> tuple[str, ...]:
 
 
 def dated(case: Collected) -> tuple[Fact, ...]:
-    """The facts from the time in which the job ended, in order."""
+    """The facts from the time in which the job ended, in order; none from after its end, as its record has it."""
     within = window(case)
+    ended = Span(case.job.ran.ends, case.job.ran.ends)
     facts = [
         fact
         for fact in case.facts
-        if is_within(fact.when, within) or (_is_later(fact.when, within) and confirms(fact, case))
+        if (is_within(fact.when, within) or (_is_later(fact.when, within) and confirms(fact, case)))
+        and not ended.is_before(fact.when, _lag_s(case))
     ]
     return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))
 
