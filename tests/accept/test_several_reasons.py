@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusterproof.plugins.accept import Failure, OwnResult
-from clusterproof.plugins.accept.report import report, text
+from clusterproof.plugins.accept import Failure, OtherResult, OwnResult
+from clusterproof.plugins.accept.page import page
+from clusterproof.plugins.accept.report import MAX_LINES, report, text
+from clusterproof.plugins.accept.report import MAX_OTHERS as IN_REPORT
 from clusterproof.plugins.accept.return_to_service import MAX_OTHERS, other_findings
 from clusterproof.plugins.accept.verdicts import MAX_REASONS, NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.result import Result
@@ -38,6 +40,18 @@ def test_a_screen_shows_the_failure_that_rejects_a_node(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes())
     made.state.failures["n1"] += [LIMITS, LOST]
     assert "rejected    n1: gpu.gpu_answers: GPU 3: lost" in text(report(made.state, [], "X", ""))
+
+
+def test_findings_of_pairs_that_are_left_out_of_the_report_are_counted(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes())
+    for verdict, count in ((Verdict.FAIL, IN_REPORT + 5), (Verdict.CONCERN, 3)):
+        found = (Result("network.pairwise_busbw", f"n1~x{at}", verdict, subject="pair") for at in range(count))
+        made.state.of_others += [OtherResult("pairs", frozenset(("n1",)), "runs/2", result) for result in found]
+    made_report = report(made.state, [], "X", "")
+    lines = text(made_report).splitlines()
+    assert f"{'':<12}{IN_REPORT + 5 - MAX_LINES} more of pairs or the cluster, all but 5 in the report" in lines
+    assert "concern     3 more, all but 3 in the report" in lines
+    assert "and 8 more: results.jsonl in the folders of the runs has them" in page(made_report)
 
 
 def test_concerns_that_are_left_out_are_counted(tmp_path: Path) -> None:

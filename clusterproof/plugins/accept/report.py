@@ -236,6 +236,16 @@ def headline(report: Report) -> str:
     return ", ".join(parts)
 
 
+def others_left_out(report: Report) -> int:
+    """How many findings of pairs and the cluster are only counted; those that are listed are the gravest."""
+    return int(sum(report["summary_of_others"].values())) - len(report["of_others"])
+
+
+def _more(count: int, what: str, left: int) -> str:
+    """How many are not on the screen, and how many of those are not in the report either."""
+    return f"{count} more{what}{f', all but {left}' if left else ''} in the report"
+
+
 def text(report: Report) -> str:
     """The report on one screen."""
     return "\n".join(_lines(report)) + "\n"
@@ -259,14 +269,19 @@ def _lines(report: Report) -> Iterator[str]:
     others = [other for other in report["of_others"] if other["verdict"] != Verdict.CONCERN.value]
     for other in others[:MAX_LINES]:
         yield _entry(other["verdict"], f"{other['of']}: {other['check']}: {other['message']} ({other['folder']})")
-    if len(others) > MAX_LINES:
-        yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
+    total, of_concerns = (
+        sum(report["summary_of_others"].values()),
+        report["summary_of_others"].get(Verdict.CONCERN.value, 0),
+    )
+    if (more := total - of_concerns - MAX_LINES) > 0:
+        yield _entry("", _more(more, " of pairs or the cluster", total - of_concerns - len(others)))
     concerns = [f"{node['node']}: {concern}" for node in report["nodes"] for concern in node["concerns"]]
     others = [other for other in report["of_others"] if other["verdict"] == Verdict.CONCERN.value]
     concerns += [f"{other['of']}: {other['check']}: {other['message']}" for other in others]
     yield from (_entry("concern", concern) for concern in concerns[:MAX_LINES])
-    if len(concerns) > MAX_LINES:
-        yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
+    left = of_concerns - len(others)
+    if more := max(len(concerns) - MAX_LINES, 0) + left:
+        yield _entry("concern", _more(more, "", left))
     yield from (_entry("left out", concern) for concern in report["left_out"])
 
 
