@@ -160,6 +160,12 @@ def test_a_log_that_cannot_be_read_is_said_and_is_none_of_its_node(tmp_path: Pat
     assert case.advice.nodes["gpu001"] == "not known"
 
 
+def test_a_restart_leaves_no_node_out_for_an_error_of_a_program_hours_before(tmp_path: Path) -> None:
+    of_program = "NVRM: Xid (PCI:0000:c5:00): 43, pid=101, name=python, Ch 00000010"
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": f"2026-03-01T07:10:00,000000+00:00 {of_program}\n"})
+    assert (case.verdict.cause, case.verdict.suspects, case.advice.exclude) == ("unknown", ("gpu003",), ())
+
+
 @pytest.mark.parametrize(
     ("line", "due"),
     [

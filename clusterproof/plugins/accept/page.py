@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html import escape
 
-from clusterproof.plugins.accept.report import NOT_ASKED, Report, headline, others_left_out, removed_node_line
+from clusterproof.plugins.accept.report import NOT_ASKED, Report, headline, removed_node_line
 from clusterproof.plugins.accept.verdicts import ClusterVerdict, NodeVerdict
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.document import Section, table
@@ -105,7 +105,7 @@ def _others(report: Report) -> str:
         (other["of"], other["verdict"], other["check"], other["message"], other["folder"])
         for other in report["of_others"]
     ]
-    left = others_left_out(report)
+    left = sum(report["summary_of_others"].values()) - len(report["of_others"])  # those that are listed are the gravest
     more = f"<p>and {left} more: results.jsonl in the folders of the runs has them</p>" if left else ""
     return f"{table(('of', 'verdict', 'check', 'message', 'evidence'), rows)}{more}" if rows else ""
 

@@ -236,11 +236,6 @@ def headline(report: Report) -> str:
     return ", ".join(parts)
 
 
-def others_left_out(report: Report) -> int:
-    """How many findings of pairs and the cluster are only counted; those that are listed are the gravest."""
-    return int(sum(report["summary_of_others"].values())) - len(report["of_others"])
-
-
 def _more(count: int, what: str, left: int) -> str:
     """How many are not on the screen, and how many of those are not in the report either."""
     return f"{count} more{what}{f', all but {left}' if left else ''} in the report"

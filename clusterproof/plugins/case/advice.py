@@ -7,7 +7,7 @@ from shlex import quote
 
 from clusterproof.plugins.case import ESTABLISHED, CaseVerdict, Collected, Event, Fact, Missing, MissingKind, label
 from clusterproof.plugins.case.first_event import long_before_the_end
-from clusterproof.plugins.case.relevance import fails_node, logs_of_later, of_another_time
+from clusterproof.plugins.case.relevance import dated, fails_node, logs_of_later, of_another_time, relevant
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -98,9 +98,11 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
 
 
 def _nodes_with_evidence(case: Collected) -> frozenset[str]:
-    """The nodes about which there is more than the job's own output: their own evidence, Slurm or Kubernetes."""
+    """The nodes against which there is more than the job's own output: their own evidence, Slurm or Kubernetes."""
     reported = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
-    return frozenset((*(fact.node for fact in case.facts), *reported))
+    of_end = (fact for fact in relevant(dated(case), case) if fact.cause not in (CODE, RESOURCES))
+    failed = (fact for fact in case.facts if fact.is_of_run or fails_node(fact, case))
+    return frozenset((*(fact.node for fact in (*of_end, *failed)), *reported))
 
 
 def _restart(verdict: CaseVerdict, exclude: tuple[str, ...]) -> str:
