@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import Offset, probe
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case import Job, Offset, Span, probe
+from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.clocks import by_command, by_steps
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.report import text
-from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from tests.case.files import SACCT, XID_79, case_of, written
 from tests.testbed.clock import set_clock, settable
 from tests.testbed.cluster import testbed
@@ -118,6 +119,38 @@ def test_what_cannot_be_asked_now_is_refused(named: str, why: str, tmp_path: Pat
     code, output = case([str(written(tmp_path, files(0, 1, 2))), "--cluster", named])
     assert code == 4
     assert why in output
+
+
+@pytest.mark.parametrize(
+    ("log", "booted_s", "is_kept"),
+    [
+        ({"truncated": False, "whole_from": 0.0}, 0.0, True),
+        ({"truncated": True, "whole_from": 3_000.0}, 0.0, True),
+        ({"truncated": True, "whole_from": 8_000.0}, 0.0, False),
+        ({"truncated": True, "whole_from": None, "unfinished": True}, 0.0, False),
+        ({"truncated": False, "whole_from": 0.0, "uncounted": 3}, 0.0, False),
+        ({"truncated": False, "whole_from": 0.0}, 7_000.0, False),
+    ],
+)
+def test_a_node_whose_log_does_not_reach_back_to_the_job_is_not_said_to_be_kept(
+    log: dict[str, object], booted_s: float, is_kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The job ran from 5,000 s after the first boot to 9,000 s after it."""
+    first_boot, now_s = 1_772_343_400.0, 20_000.0
+    now = first_boot + now_s
+    boot = {"uptime_s": now_s - booted_s, "now": now}
+    collectors = {
+        "kernel_log": Collected(Status.READ, {"lines": [], "source": "/dev/kmsg", "cut": {}, **log}),
+        "boot": Collected(Status.READ, boot),
+        "neuron": Collected(Status.ABSENT),
+    }
+    probed = {"began": now, "seconds": 1.0}
+    evidence = NodeEvidence("n1", collectors, probe=probed, asked=now - 0.1, answered=now + 1.1)
+    monkeypatch.setattr(probe, "_gathered", lambda _cluster: {"n1": evidence})
+    builder = CaseBuilder(jobs=[Job("77", "FAILED", "1:0", ("n1",), Span(first_boot + 5_000, first_boot + 9_000))])
+    probe.read_nodes("ssh:n1", builder, ["n1"], first_boot + 9_000)
+    opened = opened_case(joined("77", builder))
+    assert (opened.advice.nodes["n1"] == "keep") is is_kept, builder.missing
 
 
 @pytest.mark.parametrize("began", ["nan", "1e9", True, None, [1]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.case import CaseError, MissingKind, clocks, label, node_log, one_line
+from clusterproof.plugins.case import CaseError, LogBegin, MissingKind, clocks, label, node_log, one_line
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -14,7 +14,7 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.field import number
-from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
+from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S, Window
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
@@ -67,6 +67,9 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
         booted = node.boot.booted
         events = node.kernel_events
         is_cut = node.kernel_log_is_cut
+        begins = builder.job.ran.begins
+        of_job = node if begins is None else replace(node, since=Window(moment=begins + off.seconds), facts={})
+        is_in_part = of_job.kernel_log_is_cut or any(node.kernel_lines_cut.values()) or node.kernel_lines_uncounted > 0
     except (Incomplete, NotApplicable, KeyError, TypeError, ValueError) as problem:
         builder.lack(one_line(f"{name}: its kernel log: {problem}", 300))
         return
@@ -80,12 +83,15 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
             else "beginning of its kernel log, which is lost"
         )
         builder.lack(f"{name}: the {part}")
+    elif is_in_part:
+        builder.lack(f"{name}: lines of its kernel log, of which there were too many")
     dated = [
         replace(event, time=time + booted) if (time := getattr(event, "time", None)) and time < CALENDAR_S else event
         for event in events
     ]
     builder.nodes_with_log.append(name)
-    if is_cut and node.kernel_log_is_unfinished:
+    builder.log_begins(name, LogBegin(booted, is_boot=True))
+    if is_in_part:
         builder.nodes_in_part.append(name)
     builder.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
     builder.count("kernel log")
