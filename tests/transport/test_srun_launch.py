@@ -16,9 +16,11 @@ from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
-from clusterproof.plugins.transport.srun import connection
+from clusterproof.plugins.transport.srun import connection, launch, places
+from clusterproof.plugins.transport.srun.call import Srun
 from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, SPARE_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun.launch import repacked
+from clusterproof.plugins.transport.srun.places import Launch
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.builders.probed import padded, reported
 from tests.transport.launch_request import REQUEST
@@ -257,6 +259,28 @@ def test_what_a_job_says_does_not_steer_srun(stand: Stand, monkeypatch: pytest.M
     stand.srun(f'env >{stand.folder}/environment; echo "0: ${{mark}}a."; end 0')
     stand.answers("a")
     assert "SLURM_NTASKS" not in (stand.folder / "environment").read_text()
+
+
+@pytest.mark.parametrize("silent", ["squeue", "scancel"])
+def test_a_controller_that_falls_silent_hides_no_answer_that_has_come(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    monkeypatch.setattr(places, "ASK_S", 0.5)
+    monkeypatch.setattr(Srun, "is_slurm_silent", False)
+    stand.command(silent, "#!/bin/sh\nexec sleep 60\n")
+    queued = 'trap "" TERM; echo "srun: job 7 queued and waiting for resources" >&2; while :; do sleep 1; done'
+    stand.srun(f'case "$*" in *--nodelist=a\\ *) echo "0: ${{mark}}a."; end 0 ;; *) {queued} ;; esac')
+    launches: list[Launch] = [
+        {"job": "", "partition": "", "gpus": "", "memory": False, "nodes": [name]} for name in "abc"
+    ]
+    answers = launch.run(launches, {**REQUEST, "wait_s": 2.0})
+    assert ":end:" in answers["a"]["output"]
+    reasons = {
+        "squeue": {"Slurm does not answer within 10 s"},
+        "scancel": {"Resources", "Slurm does not answer within 10 s"},
+    }
+    assert {answers[name]["why"] for name in "bc"} == {"busy"}
+    assert {answers[name]["detail"].removeprefix("no place within 2 s: ") for name in "bc"} == reasons[silent]
 
 
 def test_a_controller_that_does_not_answer_is_one_line(stand: Stand) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from clusterproof.plugins.agent.packing import ARGUMENT, script_of
-from clusterproof.plugins.transport.srun.places import MIN_MEMORY_MIB, Launch, NodeAnswer, Request, ask, clean
+from clusterproof.plugins.transport.srun.places import ASK_S, MIN_MEMORY_MIB, Launch, NodeAnswer, Request, ask, clean
 
 GRANTED = ("has been allocated resources", "Nodes ready for job")
 REFUSED = "Unable to allocate resources"
@@ -62,6 +62,8 @@ def arguments(script: str) -> list[str]:
 
 class Srun:
     """A running srun: the output of each of its tasks, and its own messages."""
+
+    is_slurm_silent = False  # once Slurm has not answered about one of them in time, it is asked about no other
 
     def __init__(self, launch: Launch, request: Request) -> None:
         self.launch = launch
@@ -119,9 +121,18 @@ class Srun:
         refusals = [message for message in self.messages if REFUSED in message]
         if self.is_granted or refusals or not self.pipes:
             return "".join(refusals[:1])
-        queued = ask("squeue", "-h", f"--name={job_name(self.launch, self.request)}", "-o", "%r")[1]
-        reason = queued.split("\n")[0][:100] or "no reason"
-        return f"no place within {self.request['wait_s']:g} s: {reason}"
+        queued = self.ask("squeue", "-h", "-o", "%r")
+        reason = f"Slurm does not answer within {ASK_S:g} s" if queued is None else queued.split("\n")[0][:100]
+        return f"no place within {self.request['wait_s']:g} s: {reason or 'no reason'}"
+
+    def ask(self, *command: str) -> str | None:
+        """What a command of Slurm's prints about its job; None if Slurm does not answer in time."""
+        if not Srun.is_slurm_silent:
+            try:
+                return ask(*command, f"--name={job_name(self.launch, self.request)}")[1]
+            except subprocess.TimeoutExpired:
+                Srun.is_slurm_silent = True
+        return None
 
     def _error_of_task(self, task: int, line: str) -> None:
         """Keep what a task prints on its standard error: it can only speak for its own node."""

@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.sending import send
-from clusterproof.plugins.transport.srun.call import Srun, job_name
+from clusterproof.plugins.transport.srun.call import Srun
 from clusterproof.plugins.transport.srun.places import (
     ASK_S,
     CONSTRAINS,
@@ -133,7 +133,7 @@ def end(srun: Srun) -> None:
         srun.process.kill()
         wait(srun)
         if not srun.launch["job"]:
-            ask("scancel", f"--name={job_name(srun.launch, srun.request)}")
+            srun.ask("scancel")  # without an answer, the job ends at its time limit
     for pipe in (srun.process.stdout, srun.process.stderr):
         pipe.close()  # type: ignore[union-attr]
 
