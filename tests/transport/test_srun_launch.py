@@ -23,7 +23,7 @@ from clusterproof.plugins.transport.srun.launch import repacked
 from clusterproof.plugins.transport.srun.places import Launch
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.builders.probed import padded, reported
-from tests.transport.launch_request import REQUEST
+from tests.transport.launch_request import REQUEST, SCONTROL, Stand
 
 EVERYTHING = collector_names()
 
@@ -65,45 +65,6 @@ def test_a_program_is_no_longer_than_every_way_takes_that_it_goes(settings: dict
 def test_the_submit_host_starts_the_very_command_that_was_asked_for(command: str) -> None:
     command = command or everything().command
     assert repacked(*unpacked(command)) == command
-
-
-SCONTROL = """#!/bin/sh
-case "$*" in
-    *config*) echo "ClusterName = c" ;;
-    *) for name in a b c; do echo "NodeName=$name CPUAlloc=0 CPUTot=4 Gres=(null) State=IDLE Partitions=gpu"; done ;;
-esac
-"""
-
-
-class Stand:
-    """Slurm's commands in a folder first on PATH; each case writes `srun`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.command("scontrol", SCONTROL)
-        self.command("squeue", "#!/bin/sh\necho Resources\n")
-        self.command("scancel", f"#!/bin/sh\necho $* >>{folder}/cancelled\n")
-
-    def command(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text)
-        (self.folder / name).chmod(0o755)
-
-    def srun(self, body: str) -> None:
-        """`$mark` precedes a node's name; `end` ends its answer; `on NODE TASK` is srun's own message."""
-        find = 'for last; do :; done; mark=${last#echo }; mark=${mark%%\\$*}; end() { echo "$1: cp:end:1:1:1."; }'
-        find += '; on() { echo "srun: launching StepId=7.0 on host $1, 1 tasks: $2" >&2; }'
-        self.command("srun", f'#!/bin/sh\necho "$*" >>{self.folder}/called\n{find}\n{body}\n')
-
-    def answers(self, *names: str, **settings: str) -> dict[str, tuple[Unreached | None, str, bytes]]:
-        by_name: dict[str, tuple[Unreached | None, str, bytes]] = {}
-        limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", **settings})
-        connection_for("srun").run(
-            [Target(name) for name in names],
-            Program("true"),
-            limits,
-            lambda target, answer: by_name.__setitem__(target.name, (answer.unreached, answer.detail, answer.output)),
-        )
-        return by_name
 
 
 @pytest.fixture
@@ -283,11 +244,13 @@ def test_a_controller_that_falls_silent_hides_no_answer_that_has_come(
     assert {answers[name]["detail"].removeprefix("no place within 2 s: ") for name in "bc"} == reasons[silent]
 
 
-def test_a_controller_that_does_not_answer_is_one_line(stand: Stand) -> None:
-    stand.command(
-        "scontrol", "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n"
+@pytest.mark.parametrize("asked", ["show node", "show config", "show"])
+def test_a_controller_that_does_not_answer_is_one_line(stand: Stand, asked: str) -> None:
+    refusal = (
+        f"case \"$*\" in *'{asked}'*) echo 'slurm_load error: Unable to contact slurm controller' >&2; exit 1 ;; esac"
     )
-    with pytest.raises(Unusable, match="this host: scontrol: slurm_load_ctl_conf error: Unable to contact"):
+    stand.command("scontrol", SCONTROL.replace("\n", f"\n{refusal}\n", 1))
+    with pytest.raises(Unusable, match="this host: scontrol: slurm_load error: Unable to contact"):
         stand.answers("a")
 
 

@@ -60,10 +60,11 @@ def repacked(before: str, text: str, after: str) -> str:
 def answer(request: Request) -> Answered:
     """What each node answered, or Slurm's reason why it did not; or an error for all."""
     try:
-        records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
-        config = ask("scontrol", "show", "config")
-        if config[0]:
-            return {"wrong": f"scontrol: {' '.join(config[1].split())[:300]}"}
+        listing, config = ask("scontrol", "-o", "show", "node"), ask("scontrol", "show", "config")
+        for status, printed in (listing, config):
+            if status:
+                return {"wrong": f"scontrol: {' '.join(printed.split())[:300]}"}
+        records = nodes_of(listing[1])
         jobs = own_jobs([record for record in records.values() if is_full(record)], request["job"])
     except FileNotFoundError as problem:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
