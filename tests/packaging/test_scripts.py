@@ -68,6 +68,27 @@ def test_an_idle_node_is_checked_by_what_lies_beside_the_script(installed: Insta
     assert not output_of[HEALTHY].startswith(("FAILED", "not checked")), output_of[HEALTHY]
 
 
+def woken_alone(folder: Path, before: str = "", **env: str) -> str:
+    """Run the script beside a stand-in for clusterproof, where it sees no other process; returns its lines."""
+    folder.chmod(0o755)
+    script = f"{before}\nsh {ROOT}/clusterproof/{IDLE}"
+    alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", script]
+    env = {
+        "CLUSTERPROOF_HOME": str(folder),
+        "LOGS_DIRECTORY": f"{folder}/logs",
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        **env,
+    }
+    ran = subprocess.run(alone, env=env, capture_output=True, text=True, timeout=600, check=True)
+    return ran.stdout.strip()
+
+
+def program(path: Path, script: str) -> None:
+    """Write an executable shell script."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
 STARTED = """setpriv --reuid={user} --clear-groups {folder}/slurmstepd 600 >/dev/null &
 until [ "$(cat /proc/$!/comm)" = slurmstepd ]; do sleep 0.01; done"""
 
@@ -77,12 +98,19 @@ until [ "$(cat /proc/$!/comm)" = slurmstepd ]; do sleep 0.01; done"""
 def test_only_slurms_own_process_keeps_a_node_from_being_checked(user: int, is_busy: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)
         shutil.copy("/bin/sleep", folder / "slurmstepd")
-        (folder / "clusterproof").write_text("#!/bin/sh\n")
-        (folder / "clusterproof").chmod(0o755)
-        script = f"{STARTED.format(user=user, folder=folder)}\nsh {ROOT}/clusterproof/{IDLE}"
-        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", script]
-        env = {"CLUSTERPROOF_HOME": name, "LOGS_DIRECTORY": f"{name}/logs", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-        ran = subprocess.run(alone, env=env, capture_output=True, text=True, timeout=600)
-    assert ran.stdout.strip() == ("not checked: a job of Slurm's runs" if is_busy else "fit"), ran.stderr
+        program(folder / "clusterproof", "")
+        woken = woken_alone(folder, STARTED.format(user=user, folder=folder))
+    assert woken == ("not checked: a job of Slurm's runs" if is_busy else "fit")
+
+
+@needs_nodes
+def test_a_change_of_an_idle_node_of_which_nobody_could_be_notified_is_notified_in_the_next_hour(
+    tmp_path: Path,
+) -> None:
+    program(tmp_path / "clusterproof", "echo 'FAIL  gpu.no_xid'; exit 1")
+    for status in (1, 0, 1):
+        program(tmp_path / "notify", f'echo "$1" >>{tmp_path}/notified; exit {status}')
+        woken = woken_alone(tmp_path, NOTIFY=f"{tmp_path}/notify")
+        assert woken.startswith("FAILED: FAIL gpu.no_xid")
+    assert len((tmp_path / "notified").read_text().splitlines()) == 2
