@@ -114,3 +114,18 @@ def test_a_change_of_an_idle_node_of_which_nobody_could_be_notified_is_notified_
         woken = woken_alone(tmp_path, NOTIFY=f"{tmp_path}/notify")
         assert woken.startswith("FAILED: FAIL gpu.no_xid")
     assert len((tmp_path / "notified").read_text().splitlines()) == 2
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("titles", "words"),
+    [
+        (["Xid errors"], "FAIL Xid errors"),
+        (["Xid errors", "Mounts", "Limits"], "FAIL Xid errors; and 2 more: see {log}"),
+    ],
+    ids=["one", "several"],
+)
+def test_of_several_failures_of_an_idle_node_it_is_said_how_many(tmp_path: Path, titles: list[str], words: str) -> None:
+    lines = "".join(f"FAIL        {title}\n            do: FAIL it\n" for title in titles)
+    program(tmp_path / "clusterproof", f"printf '{lines}'; exit 1")
+    assert woken_alone(tmp_path) == f"FAILED: {words.format(log=f'{tmp_path}/logs/idle.log')}"
