@@ -129,3 +129,25 @@ def test_of_several_failures_of_an_idle_node_it_is_said_how_many(tmp_path: Path,
     lines = "".join(f"FAIL        {title}\n            do: FAIL it\n" for title in titles)
     program(tmp_path / "clusterproof", f"printf '{lines}'; exit 1")
     assert woken_alone(tmp_path) == f"FAILED: {words.format(log=f'{tmp_path}/logs/idle.log')}"
+
+
+FAILED = "FAILED: FAIL Driver response time"
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("nvidia_smi", "words"),
+    [
+        ("echo 4711; echo 4712", "not checked: process 4711 uses a GPU"),
+        ("echo No devices were found; exit 6", FAILED),
+        ("trap '' TERM; setsid /bin/sleep infinity & exec /bin/sleep infinity", FAILED),  # nothing ends its output
+    ],
+    ids=["in use", "no answer", "never ends"],
+)
+def test_a_node_whose_driver_never_answers_is_checked_as_one_that_is_idle(
+    tmp_path: Path, nvidia_smi: str, words: str
+) -> None:
+    program(tmp_path / "clusterproof", "echo 'FAIL  Driver response time'; exit 1")
+    program(tmp_path / "nvidia-smi", nvidia_smi)
+    program(tmp_path / "sleep", "exec /bin/sleep 0.01")
+    assert woken_alone(tmp_path, PATH=f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin") == words
