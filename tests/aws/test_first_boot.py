@@ -136,6 +136,23 @@ def test_a_node_that_could_not_be_checked_notifies_too(
 
 
 @needs_nodes
+@pytest.mark.parametrize(
+    ("cloud_init", "words"),
+    [
+        ("exec sleep infinity", "cloud-init has not ended within 1 s"),
+        ("exit 1", "cloud-init ended with an error"),
+    ],
+)
+def test_a_node_whose_first_boot_fails_or_never_ends_is_checked_all_the_same(
+    aws: dict[str, str], published: list[dict[str, Any]], cloud_init: str, words: str
+) -> None:
+    failing = with_file(healthy_p5(), "/opt/clusterproof/bin/clusterproof", Link("/bin/false"))
+    for _, log in first_boot(with_tool(failing, "cloud-init", f"#!/bin/sh\n{cloud_init}\n"), aws, BOOT_S="1"):
+        assert f"\n{words}\n" in log
+    assert [message["Subject"] for message in published] == ["clusterproof: node001 FAILED its checks"]
+
+
+@needs_nodes
 def test_a_topic_that_may_not_be_published_to_is_named_in_the_log(
     aws: dict[str, str],
     service: Service,

@@ -36,7 +36,12 @@ install() {
 
 settle() {
     if command -v cloud-init >/dev/null; then
-        cloud-init status --wait >/dev/null || echo "cloud-init ended with an error"
+        timeout "${BOOT_S:-1800}" cloud-init status --wait >/dev/null
+        case $? in
+            0) ;;
+            124) echo "cloud-init has not ended within ${BOOT_S:-1800} s" ;;
+            *) echo "cloud-init ended with an error" ;;
+        esac
     fi
     up=$(cut -d. -f1 /proc/uptime)
     wait_s=$((${SETTLE_S:-180} - up))
