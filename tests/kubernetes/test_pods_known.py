@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
+from clusterproof.plugins.transport.kubernetes.owner import JobOwner
 
 RUN = RunObjects("clusterproof-1", "clusterproof")
 
@@ -78,3 +80,37 @@ def test_a_pod_that_the_watch_has_said_nothing_of_is_asked_for_once_more() -> No
     settled, gone = watch.wait("pod-0", time.monotonic(), is_settled)
     assert settled
     assert (settled.name, settled.phase, gone) == ("pod-0", "Running", False)
+
+
+class ForgetfulServer(SilentWatch):
+    """An API server that has deleted a watch's Job, and refuses the first attempt to create another."""
+
+    def __init__(self, owner: JobOwner) -> None:
+        super().__init__()
+        self.owner = owner
+        self.is_watched: list[bool] = []  # whether the pods of the current Job are, at each attempt
+
+    def create(self, _path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("spec") and hasattr(self.owner, "_owned"):
+            self.is_watched.append(not self.owner.current_job.pods._is_over)
+            if len(self.is_watched) == 1:
+                raise KubernetesError("503 ServiceUnavailable: try later", 503)
+        return {"metadata": {"uid": "1"}}
+
+    def patch(self, _path: str, _body: object, _kind: str) -> None:
+        if len(self.is_watched) > 1:
+            self.owner._is_over.set()
+        raise KubernetesError("404 NotFound: no such job", 404)
+
+
+def test_pods_are_watched_until_another_job_is_there() -> None:
+    owner = JobOwner({"k8s_ttl_s": "1"})
+    api = ForgetfulServer(owner)
+    owner.api = api  # type: ignore[assignment] # by its methods
+    owner._begin()
+    before = owner.current_job
+    owner._keep()
+    owner.current_job.pods.close()
+    assert api.is_watched == [True, True]
+    assert before.pods._is_over
+    assert owner.current_job is not before

@@ -139,4 +139,4 @@ class JobOwner:
                     before = self._owned
                     with suppress(KubernetesError):
                         self._begin()
-                    before.pods.close()
+                        before.pods.close()
