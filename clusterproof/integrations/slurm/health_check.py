@@ -107,8 +107,16 @@ def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | N
     time.sleep(RETRY_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
     call.log_run(again)
-    found_again = {finding.check for finding in draining(again, call.job)}
-    return tuple(finding for finding in findings if finding.check not in SEEN_TWICE or finding.check in found_again)
+    found_again = {finding.check: finding for finding in draining(again, call.job)}
+    return tuple(filter(None, (_found_twice(finding, found_again.get(finding.check)) for finding in findings)))
+
+
+def _found_twice(first: CheckFinding, again: CheckFinding | None) -> CheckFinding | None:
+    """The finding, if one run is enough or both have it: of two, the one about fewer devices."""
+    if first.check not in SEEN_TWICE:
+        return first
+    is_of_others = again and first.devices and again.devices and set(first.devices).isdisjoint(again.devices)
+    return None if again is None or is_of_others else min(first, again, key=lambda each: len(each.devices))
 
 
 def record_drained_nodes(call: Call) -> None:

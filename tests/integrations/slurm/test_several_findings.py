@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.integrations.slurm import health_check
 from clusterproof.integrations.slurm.call import MAX_LOGGED, Call
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings
@@ -44,3 +45,40 @@ def test_the_log_has_failures_first_and_says_how_many_findings_it_leaves_out(
     assert lines[1].startswith("clusterproof: test: fail: gpu.gpu_answers: ")
     assert lines[-1] == "clusterproof: test: 2 more findings, 1 incomplete, 1 concern"
     assert len(lines) == 1 + MAX_LOGGED + 1
+
+
+def silent(check: str, *devices: str) -> CheckFinding:
+    return CheckFinding(check, "fail", f"{', '.join(devices)}: hangs; expected an answer", devices)
+
+
+MOUNTS = "storage.mounts_alive"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "confirmed"),
+    [
+        ([silent(MOUNTS, "/fsx")], [silent(MOUNTS, "/fsx")], [silent(MOUNTS, "/fsx")]),
+        ([silent(MOUNTS, "/fsx")], [silent(MOUNTS, "/home")], []),
+        ([silent(MOUNTS, "/fsx", "/home")], [silent(MOUNTS, "/home")], [silent(MOUNTS, "/home")]),
+        ([silent(MOUNTS, "/home")], [silent(MOUNTS, "/fsx", "/home")], [silent(MOUNTS, "/home")]),
+        (
+            [silent("gpu.driver_answers_in_time")],
+            [silent("gpu.driver_answers_in_time")],
+            [silent("gpu.driver_answers_in_time")],
+        ),
+        ([silent("gpu.driver_answers_in_time")], [silent(MOUNTS, "/fsx")], []),
+        ([LOST, silent(MOUNTS, "/fsx")], [], [LOST]),
+    ],
+    ids=["the same", "another", "one of two", "one more", "the driver", "another check", "what answered"],
+)
+def test_what_did_not_answer_drains_if_a_second_look_finds_that_it_does_not(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: list[CheckFinding],
+    second: list[CheckFinding],
+    confirmed: list[CheckFinding],
+) -> None:
+    monkeypatch.setattr(health_check, "RETRY_S", 0.0)
+    monkeypatch.setattr(health_check, "check", lambda *_: CheckRun("boot", 100.0, 0.4, 47, tuple(second), None, None))
+    call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
+    assert health_check.confirmed(call, tuple(first), None) == tuple(confirmed)
