@@ -15,7 +15,7 @@ from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
+from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for, hyperpod
 from clusterproof.plugins.transport.srun import connection, launch, places
 from clusterproof.plugins.transport.srun.call import Srun
 from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, SPARE_CHARACTERS, launch_program
@@ -195,6 +195,21 @@ def test_a_long_program_reaches_a_node_on_which_srun_starts_nothing(stand: Stand
     limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", "beside": "local"})
     evidence = reported("srun", [Target("a")], [padded(tmp_path, 300_000)], limits)
     assert evidence["a"].collectors["padded"].value == 300_000
+
+
+def test_a_way_to_further_nodes_that_cannot_be_used_costs_no_other_its_answer(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hyperpod, "PLUGIN", "no-such-plugin")
+    stand.srun(
+        'echo "srun: error: Task launch for StepId=7.0 failed on node b: no route" >&2; echo "0: ${mark}a."; end 0'
+    )
+    answers = stand.answers("a", "b", beside="hyperpod")
+    assert answers["a"][0] is None
+    assert answers["b"][:2] == (Unreached.LOST, f"srun: no route; by hyperpod: {hyperpod.MISSING}")
+    stand.srun("exit 1")
+    with pytest.raises(Unusable, match="session-manager-plugin is not installed"):
+        stand.answers("a", "b", beside="hyperpod")
 
 
 def test_a_job_whose_container_does_not_begin_is_not_answered_for_by_its_node(stand: Stand) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.packing import packed, script_of
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
-from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import (
     Answer,
@@ -81,19 +81,46 @@ class Srun(Connection):
     ) -> None:
         """Run `program` once on each target. Raises Unusable if Slurm cannot be asked."""
         outcomes = _launched([target.name for target in targets], program, limits)
-        settings, elsewhere = limits.settings, []
+        settings = limits.settings
         has_other_connection = "beside" in settings and not begins_container(settings.get("srun_options", ""))
+        elsewhere: dict[str, Answer] = {}  # by srun, of nodes that the other connection may still reach
         for target in targets:
             answer = _answer(outcomes.get(target.name))
             if answer.unreached in _ELSEWHERE and has_other_connection:
-                elsewhere.append(target)
+                elsewhere[target.name] = answer
             else:
                 answered(target, answer)
         if elsewhere:
-            other_connection = connection_for(settings["beside"])
-            other_connection.run(
-                elsewhere, _on_stdin(program) if other_connection.takes_stdin else program, limits, answered
-            )
+            rest = [target for target in targets if target.name in elsewhere]
+            _by_other_connection(rest, program, limits, elsewhere, answered, is_any_answered=len(rest) < len(targets))
+
+
+def _by_other_connection(
+    targets: Sequence[Target],
+    program: Program,
+    limits: Limits,
+    by_srun: dict[str, Answer],
+    answered: Callable[[Target, Answer], None],
+    *,
+    is_any_answered: bool,
+) -> None:
+    """Visit nodes on which Slurm starts nothing. Raises Unusable and InventoryError, unless others have answered."""
+    name = limits.settings["beside"]
+    connection = connection_for(name)
+
+    def note(target: Target, answer: Answer) -> None:
+        del by_srun[target.name]
+        answered(target, answer)
+
+    try:
+        connection.run(targets, _on_stdin(program) if connection.takes_stdin else program, limits, note)
+    except (Unusable, InventoryError) as problem:
+        if not is_any_answered:
+            raise
+        for target in targets:
+            if target.name in by_srun:
+                answer = by_srun[target.name]
+                answered(target, replace(answer, detail=f"{answer.detail}; by {name}: {problem}"))
 
 
 def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
