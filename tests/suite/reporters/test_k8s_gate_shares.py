@@ -82,6 +82,16 @@ def test_a_part_of_which_the_same_was_found_is_not_written_again(share: Any, tmp
     assert kept_verdicts(tmp_path)["n2"].health.status == FALSE
 
 
+def test_a_failure_that_is_not_confirmed_yet_is_reported_though_all_else_is_as_before(
+    share: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share(PASSES[0])
+    monkeypatch.setattr(K8sGateReporter, "_unconfirmed", lambda *_: frozenset({"n2"}))
+    _, left = share(PASSES[0], Result("gpu.a", "n2", Verdict.FAIL))
+    assert [line for line in left.lines if line.startswith("n2: GpuA only beside other nodes")]
+    assert left.silent == ["n2"]
+
+
 def test_a_node_that_the_api_server_let_nobody_ask_stands_no_more_and_is_to_be_evaluated(
     share: Any, tmp_path: Path
 ) -> None:

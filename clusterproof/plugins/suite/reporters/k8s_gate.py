@@ -172,7 +172,7 @@ class K8sGateReporter:
             earlier, before = self._earlier(config)
             self.found = {**{node: verdict.health for node, verdict in earlier.items()}, **own}
             _keep(config, {**earlier, **{node: KeptVerdict(health, self.began) for node, health in own.items()}})
-            if before and before == own and not unvisited(self.results):
+            if before and before == own and not (waiting or unvisited(self.results)):
                 return WriteOutcome((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
             began = {node: verdict.began for node, verdict in earlier.items()}
             api = open_api(self.cluster.settings)
