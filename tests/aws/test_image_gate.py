@@ -102,6 +102,21 @@ def test_a_good_image_passes_and_its_instance_is_gone(
     assert "<testsuite" in (folder / "reports" / "junit.xml").read_text()
 
 
+def test_github_running_the_gate_again_launches_another_instance(
+    folder: Path, subnet: str, manager: SystemsManager
+) -> None:
+    for _ in launched_as(manager, healthy_p5()):
+        for attempt in "12":
+            ran = gate(folder, subnet, RUN="", GITHUB_RUN_ID="7", GITHUB_RUN_ATTEMPT=attempt)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+    reservations = boto3.client("ec2").describe_instances(Filters=[{"Name": "tag-key", "Values": [TAG]}])[
+        "Reservations"
+    ]
+    instances = [instance for reservation in reservations for instance in reservation["Instances"]]
+    names = {tag["Value"] for instance in instances for tag in instance["Tags"] if tag["Key"] == TAG}
+    assert names == {"7-1", "7-2"}
+
+
 def test_a_deviation_fails_the_pipeline_and_the_instance_is_gone(
     folder: Path, subnet: str, service: Service, manager: SystemsManager
 ) -> None:

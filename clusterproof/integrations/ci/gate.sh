@@ -6,7 +6,9 @@
 # docs/images.md of clusterproof says what each variable is.
 set -eu
 
-RUN=${RUN:-${GITHUB_RUN_ID:-${CI_JOB_ID:-}}}
+# Each attempt is a run of its own: by a client token that it has seen, EC2 gives the instance that is gone.
+RUN=${RUN:-${GITHUB_RUN_ID:+$GITHUB_RUN_ID-${GITHUB_RUN_ATTEMPT:-1}}}
+RUN=${RUN:-${CI_JOB_ID:-}}
 : "${RUN:?a name for this run, by which its instance is found again}"
 REPORTS=${REPORTS:-reports}
 TAG=clusterproof-gate
