@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
@@ -198,18 +199,25 @@ def test_no_leftover_processes(node: Node) -> None:
     Remedy (clean up): Find out which job the processes belong to, and kill those that a finished job left running.
     """
     due = devices_due(node)
-    busy = {process: device.index for device in _listed(node) for process in device.processes}
-    if busy:
-        seen = ", ".join(f"{process} on device {index}" for process, index in busy.items())
+    held: dict[str, list[str]] = {}
+    for device in _listed(node):
+        for process in device.processes:
+            held.setdefault(process, []).append(str(device.index))
+    if held:
+        seen = ", ".join(f"{process} on {_devices(indices)}" for process, indices in held.items())
         concern(f"{seen}; expected no process on {due}")
+
+
+def _devices(indices: list[str]) -> str:
+    return f"device{'s' if len(indices) > 1 else ''} {listed(indices)}"
 
 
 def devices_due(node: Node) -> str:
     """How many devices there are, as text; raises Incomplete if it is unknown whether there are any."""
     try:
-        return f"{len(node.neuron_devices)} devices"
+        return number_of(len(node.neuron_devices), "device")
     except Incomplete:
-        return f"{node.neuron_devices_due} devices"
+        return number_of(node.neuron_devices_due, "device")
 
 
 def _listed(node: Node) -> tuple[Listed, ...]:

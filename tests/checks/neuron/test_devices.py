@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -91,6 +92,13 @@ def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, me
 def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> None:
     result = evaluated(check, device(0), neuron_ls={"exit": 0, "output": "no devices\n"})
     assert (result.verdict, result.message) == (INCOMPLETE, "neuron-ls says 'no devices'; expected a list of devices")
+
+
+def test_a_process_is_named_with_each_device_that_it_holds() -> None:
+    holds = [{"pid": 4711, "command": "python3 train.py"}]
+    listed = [{"neuron_device": index, "neuron_processes": holds if index else []} for index in range(3)]
+    result = evaluated("no_leftover_processes", device(0), neuron_ls={"exit": 0, "output": json.dumps(listed)})
+    assert result.message == "python3 (pid 4711) on devices 1, 2; expected no process on 1 device"
 
 
 @pytest.mark.parametrize(
