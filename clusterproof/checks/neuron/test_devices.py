@@ -10,7 +10,7 @@ from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.wording import report, require_whole_log
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
@@ -100,9 +100,8 @@ def test_no_hw_error(node: Node) -> None:
     Remedy (replace): Take the action that the line names: TERMINATE_INSTANCE means stop and start the instance, or
     replace the node.
     """
-    devices = node.neuron_devices_due
     errors = node.neuron_hardware_errors
-    if not (devices or errors):
+    if not errors and known(lambda: node.neuron_devices_due, None) == 0:
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
     counting = devices_with_errors(node)
     confirmed = dict.fromkeys(error.description for error in errors if error.device in counting)

@@ -70,6 +70,22 @@ def test_no_error_in_a_whole_log_is_a_pass(
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("neuron: NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR nd-id=3 nc-id=0", "SRAM_UNCORRECTABLE_ERROR of device 3"),
+        (
+            "neuron:nr_reset_thread_fn: nd3: reset request 12 was initiated, but failed to complete",
+            "nd3: a reset did not end",
+        ),
+    ],
+)
+def test_an_error_in_the_log_is_named_where_nothing_else_of_the_devices_is_known(line: str, message: str) -> None:
+    log = {"lines": [[10.0, line]], "truncated": False}
+    result = evaluated("no_hw_error", neuron=Collected(Status.TIMED_OUT), kernel_log=log)
+    assert message in result.message
+
+
+@pytest.mark.parametrize(
     ("devices", "verdict", "message"),
     [
         ([device(0)], NA, "a single device has no link"),
