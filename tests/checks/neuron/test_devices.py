@@ -85,6 +85,13 @@ def test_an_error_in_the_log_is_named_where_nothing_else_of_the_devices_is_known
     assert message in result.message
 
 
+def test_neuron_ls_that_hangs_fails_where_nothing_else_of_the_devices_is_known() -> None:
+    hangs = Collected(Status.TIMED_OUT, detail="neuron-ls: no answer within 5 s")
+    result = evaluated("devices_answer", neuron=Collected(Status.TIMED_OUT), neuron_ls=hangs)
+    assert result.verdict is FAIL, result.message
+    assert "neuron-ls: no answer within 5 s; expected an answer of its devices" in result.message
+
+
 @pytest.mark.parametrize(
     ("devices", "verdict", "message"),
     [
