@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from tests.builders.evaluated import result_of
@@ -127,6 +128,18 @@ MISSING_PLUGIN = [{"path": "/usr/lib/slurm/x.so", "bytes": 0, "need": "required"
             "PCIe x8; expected x16",
         ),
         ("software.libraries_load", {"pci": on_bus(), "versions": VERSIONS}, {}, "/usr/lib/libnccl.so.2 is empty"),
+        (
+            "software.libraries_load",
+            {"pci": on_bus(unread=""), "versions": {**VERSIONS, "libraries": {}}},
+            {"occasion": "ami"},
+            "no libcuda.so.1, no libnvidia-ml.so.1, no libnccl.so.2; expected each library",
+        ),
+        (
+            "software.libraries_load",
+            {"pci": Collected(Status.TIMED_OUT), "versions": {**VERSIONS, "libraries": {}}},
+            {"expect": {"gpus": 8}},
+            "no libcuda.so.1, no libnvidia-ml.so.1; expected each library",
+        ),
         (
             "software.container_runtime",
             {"pci": on_bus(), "image": {**IMAGE, "plugins": MISSING_PLUGIN}},
