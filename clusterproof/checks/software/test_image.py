@@ -178,13 +178,13 @@ def test_container_runtime(node: Node) -> None:
     whichever is missing.
     """
     image = node.image
-    programs, enroot = known(lambda: image.programs, {}), known(lambda: image.enroot, False)
-    plugins, runtimes = known(lambda: image.plugins, ()), [name for name in RUNTIMES if name in programs]
+    programs, enroot = known(lambda: image.programs, None), known(lambda: image.enroot, False)
+    plugins, runtimes = known(lambda: image.plugins, ()), [name for name in RUNTIMES if name in (programs or ())]
     if not runtimes and not enroot and not plugins:
         not_applicable("no container runtime here")
     missing = known(lambda: toolkit_missing(node), []) if runtimes else []
     wrong = [f"{' and '.join(runtimes)} without {name}" for name in missing]
-    wrong += ["/etc/enroot without enroot"] if enroot and programs and "enroot" not in programs else []
+    wrong += ["/etc/enroot without enroot"] if enroot and programs is not None and "enroot" not in programs else []
     for plugin in plugins:
         with part:
             path = readings(plugin, "path")[0].get("path", "a plug-in")

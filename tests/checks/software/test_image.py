@@ -80,6 +80,19 @@ def test_without_containers_there_is_nothing_to_start_them_with() -> None:
     expect(evaluated("software.container_runtime", image=IMAGE), NA, "no container runtime here")
 
 
+@pytest.mark.parametrize(
+    ("programs", "verdict", "message"),
+    [
+        ({}, FAIL, "/etc/enroot without enroot; expected complete container runtimes"),
+        ({"enroot": "/usr/bin/enroot"}, PASS, ""),
+        (UNREAD, INCOMPLETE, "programs could not be read"),
+    ],
+)
+def test_enroot_is_missing_where_no_other_runtime_is_there(programs: Any, verdict: Verdict, message: str) -> None:
+    image = {**IMAGE, "programs": programs, "enroot": True}
+    expect(evaluated("software.container_runtime", image=image), verdict, message)
+
+
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
