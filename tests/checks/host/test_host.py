@@ -90,7 +90,16 @@ def test_segments_are_left_over_however_little_is_known_of_them() -> None:
     nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
     collectors: dict[str, Any] = {"nvml": nvml, "platform": EC2, "pci": {"devices": []}}
     result = verdict_of("host.shm_leftovers", memory={"nccl_shm": {"count": 99}}, **collectors)
-    assert "concern: 99 NCCL segments, but no process uses a GPU; expected none" in result.message
+    assert "concern: 99 NCCL segments, but no process is known to use a GPU; expected none" in result.message
+
+
+@pytest.mark.parametrize("processes", [[], {"error": "NO_PERMISSION", "text": ""}])
+def test_segments_are_not_called_unused_where_the_processes_of_a_gpu_are_unread(processes: Any) -> None:
+    gpus = [{"index": 0, "lost": None, "processes": []}, {"index": 1, "lost": None, "processes": processes}]
+    nvml = {"init": None, "driver": "580.126.09", "count": 2, "gpus": gpus}
+    result = verdict_of("host.shm_leftovers", memory=SEGMENTS, nvml=nvml, platform=EC2, pci={"devices": [GPU]})
+    assert ("but no process uses a GPU" in result.message) is (processes == [])
+    assert ("but no process is known to use a GPU" in result.message) is (processes != [])
 
 
 def test_swap_is_seen_though_it_is_unknown_how_much_of_it_is_in_use() -> None:
