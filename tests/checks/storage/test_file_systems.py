@@ -72,6 +72,15 @@ def test_a_network_file_system_that_is_mounted_twice_is_one_finding() -> None:
     assert message == "/home (nfs4) has 100 % in use; expected less than 98 % in use"
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_two_file_systems_of_one_source_are_two_findings(is_reversed: bool) -> None:
+    beegfs = {"type": "beegfs", "source": "beegfs_nodev", "options": "rw,relatime"}
+    full = {**FULL, **beegfs, "path": "/scratch"}
+    free = {**FULL, **beegfs, "path": "/home", "total_kib": 200_000, "free_kib": 180_000}
+    result = verdict_of(*((free, full) if is_reversed else (full, free)))
+    assert result.message == "/scratch (beegfs) has 100 % in use; expected less than 98 % in use"
+
+
 def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room() -> None:
     assert verdict_of({**FULL, **NFS}, occasion="prolog").verdict is PASS
     assert verdict_of(FULL, occasion="prolog").verdict is FAIL

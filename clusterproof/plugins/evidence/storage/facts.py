@@ -117,12 +117,13 @@ def _if_written_to(mount: Mount) -> Mount | None:
         return mount
 
 
-def _served_from(mount: Mount) -> tuple[str, str]:
+def _served_from(mount: Mount) -> tuple[str, str, int | None]:
     """A key that is the same for all mounts of one file system; one of unknown type or source has its own key."""
+    size_kib = readings(mount, "total_kib")[0].get("total_kib")  # BeeGFS has one source for several
     try:
-        return (mount.type, mount.source if is_network(mount.type) else mount.path)
+        return (mount.type, mount.source if is_network(mount.type) else mount.path, size_kib)
     except Incomplete:
-        return ("", mount.path)
+        return ("", mount.path, size_kib)
 
 
 def entry_of(mount: Mount, fstab: Sequence[FstabEntry]) -> FstabEntry | None:
