@@ -120,6 +120,23 @@ def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdi
 
 
 @pytest.mark.parametrize(
+    ("options", "mounted", "message"),
+    [
+        ("noauto,_netdev", False, "not mounted: /data (mounted on most nodes of the group); expected"),
+        ("noauto,x-systemd.automount", True, ""),
+        ("_netdev", False, "not mounted: /data (lustre, in /etc/fstab); expected"),
+    ],
+)
+def test_what_most_nodes_have_mounted_is_expected_whatever_fstab_does_at_boot(
+    options: str, mounted: bool, message: str
+) -> None:
+    fstab = [line("/data", options, "lustre", mounted=mounted)]
+    have = [[], *[[mount(kind="lustre")]] * 4]
+    nodes = [node(f"n{at}", boot=boot(), mounts={"mounts": own, "fstab": fstab}) for at, own in enumerate(have)]
+    expect(result_of("storage.mounts_expected", *nodes), FAIL if message else PASS, message)
+
+
+@pytest.mark.parametrize(
     ("mounted", "fstab", "verdict", "message"),
     [
         (LUSTRE, (), PASS, ""),
