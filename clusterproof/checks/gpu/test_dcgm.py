@@ -56,14 +56,13 @@ def test_dcgm_diag(node: Node) -> None:
             require_run(log)
         with part:
             require_end(log)
+        with part:
+            require_success(log)
     with part:
         require_all_gpus(node, logs)
     skipped = in_words(logs, NOT_PASSED)
     if skipped:
         incomplete(f"{skipped}; expected every test to run")
-    ended = next((log.exit for log in logs if log.exit), 0)
-    if ended and not (failed or warned or any(has_error(log) for log in logs)):
-        incomplete(f"every test passed, but dcgmi exited with status {ended}; expected 0")
 
 
 def require_run(log: DiagLog) -> None:
@@ -77,6 +76,12 @@ def require_end(log: DiagLog) -> None:
     if not has_error(log) and (not log.is_complete or not log.tests):
         last = log.tests[-1].name if log.tests else "its heading"
         incomplete(f"the dcgmi diag log stops after {last}; expected the complete table")
+
+
+def require_success(log: DiagLog) -> None:
+    """Raise Incomplete if dcgmi exited with an error that nothing in its log explains."""
+    if log.exit and not has_error(log) and not in_words([log], ("fail", "warn", *NOT_PASSED)):
+        incomplete(f"every test passed, but dcgmi exited with status {log.exit}; expected 0")
 
 
 def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
@@ -110,8 +115,7 @@ def in_words(
 
 def _description(test: DiagTest, result: Result) -> str:
     where = f" on {'GPU ' * result.device[:1].isdecimal()}{result.device}" if result.device else ""
-    severity = next(
-        (f" ({degree})" for message in result.reported if (degree := severity_in_words(message.severity))), ""
-    )
+    severities = listed(filter(None, (severity_in_words(message.severity) for message in result.reported)))
+    severity = f" ({severities})" if severities else ""
     why = " ".join(message.text.strip() for message in result.reported).replace("; expected ", ", expected ")
     return f"{known(lambda: test.name, 'a test')}{where}: {result.status}{severity}" + (f": {why}" if why else "")

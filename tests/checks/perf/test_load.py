@@ -147,6 +147,28 @@ def test_the_command_to_see_it_is_the_one_that_ran_and_nothing_else_that_a_node_
     assert evaluate(all_checks()["gpu.dcgm_diag"], node).evidence == command
 
 
+def diagnosed(status: str, status_of_exit: int, *severities: int) -> dict[str, Any]:
+    """A captured run of dcgmi diag with this result of its memory test on GPU 3."""
+    messages = [{"text": f"error {number}", "severity": severity} for number, severity in enumerate(severities)]
+    results = [{"gpu": "3", "status": status, "messages": messages}]
+    tests = [{"name": "memory", "results": results}]
+    return {"exit": status_of_exit, "complete": True, "runtime_error": "", "gpus": 8, "tests": tests}
+
+
+def test_each_severity_that_dcgm_gives_a_result_is_said() -> None:
+    value = {"logs": [diagnosed("fail", 226, 4, 2)]}
+    message = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).message
+    assert "(triage: look for the cause with the named test alone, isolate: take the GPU out of use" in message
+
+
+def test_the_exit_status_of_one_run_is_said_beside_the_warning_of_another() -> None:
+    value = {"logs": [diagnosed("warn", 0), diagnosed("pass", 205)]}
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value})
+    assert result.verdict is INCOMPLETE
+    assert "every test passed, but dcgmi exited with status 205; expected 0" in result.message
+    assert "concern: memory on GPU 3: warn" in result.message
+
+
 # NCCL
 
 
