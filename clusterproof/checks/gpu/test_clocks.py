@@ -8,7 +8,7 @@ from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.node import Node
 
@@ -35,7 +35,15 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
     somebody locked its clock, for which the driver gives no reason, unlock it (nvidia-smi -rgc). If one GPU stays slow
     while its neighbours do not, replace the node.
     """
-    mask = gpu.clocks_event_reasons
+    mask = known(lambda: gpu.clocks_event_reasons, None)
+    if mask:
+        evaluate_reasons(mask, gpu, node)
+    else:
+        evaluate_among_busy(gpu, node, "no reason for it" if mask == 0 else "its reason was not read")
+
+
+def evaluate_reasons(mask: int, gpu: Gpu, node: Node) -> None:
+    """The verdict on what slows a GPU down, according to the driver."""
     reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
     lasting = [reason.words for reason in reasons if reason.verdict == "fail" and goes_on(gpu, reason.counters, node)]
     others = [reason.words for reason in reasons if reason.words not in lasting]
@@ -44,8 +52,6 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
     unknown = unknown_clocks_event_reasons(mask)
     seen = f"{unknown:#x}, which the catalogue does not know; expected reasons that it knows"
     concern_if(unknown, f"clocks event reasons {seen}")
-    if not mask:
-        evaluate_among_busy(gpu, node)
 
 
 def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
@@ -54,7 +60,7 @@ def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
     return share is not None and share >= node.threshold("slowdown.share")
 
 
-def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
+def evaluate_among_busy(gpu: Gpu, node: Node, reason: str) -> None:
     """A concern if a busy GPU has a clock far below that of other busy GPUs of its model."""
     least = node.threshold("gpu.busy_percent")
     model, busy = (readings(gpu, name)[0].get(name) for name in ("name", "utilization_percent"))
@@ -71,7 +77,7 @@ def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
     median_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
     expected = f"expected about {median_mhz:.0f} MHz, like the other busy GPUs"
     is_slow = clock_mhz < median_mhz * node.threshold("gpu.slow_clock_share")
-    concern_if(is_slow, f"a clock of {clock_mhz} MHz while {busy} % busy, and no reason for it; {expected}")
+    concern_if(is_slow, f"a clock of {clock_mhz} MHz while {busy} % busy, and {reason}; {expected}")
 
 
 @evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")

@@ -48,6 +48,29 @@ def test_only_a_slowdown_whose_time_runs_fails(reasons: int, slowdown: object, v
     assert evaluated("gpu.no_throttle", gpus=[gpu]).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("reasons", "verdict", "message"),
+    [
+        (
+            0,
+            Verdict.CONCERN,
+            "GPU 0: a clock of 345 MHz while 99 % busy, and no reason for it; expected about 1980 MHz",
+        ),
+        (0x04, Verdict.PASS, ""),  # the power cap
+        (
+            UNKNOWN,
+            Verdict.INCOMPLETE,
+            "concern: GPU 0: a clock of 345 MHz while 99 % busy, and its reason was not read",
+        ),
+    ],
+)
+def test_a_busy_gpu_with_a_slow_clock_is_named(reasons: object, verdict: Verdict, message: str) -> None:
+    busy = {"utilization_percent": 99, "clocks_event_reasons": reasons}
+    gpus = beside(*({**busy, "clock_mhz": 1980 if number else 345} for number in range(4)))
+    result = evaluated("gpu.no_throttle", gpus=gpus)
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
+
+
 IDLE = {"utilization_percent": 0, "processes": [], "memory_used_mib": 0, "temperature_margin_c": 40}
 BUSY = {"utilization_percent": 99}
 SOMEBODY = {"processes": [{"pid": 1, "memory_mib": 900, "name": "python3", "cgroup": "/slurm/uid_1/job_9/step_0"}]}
