@@ -5,10 +5,18 @@ from __future__ import annotations
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern,
+    concern_if,
+    fail_if,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import collected_by
-from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import gpu_at, of_each, same_model_values
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
@@ -30,17 +38,29 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
     Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
     """
     with part:
-        width, most = gpu.pcie_width, min(gpu.pcie_width_max, lanes_of_type(node) or gpu.pcie_width_max)
-        may_be_wired_so = width < most and is_wired_so(node, width)
-        fail_if(width < most and not may_be_wired_so, f"PCIe x{width}; expected x{most}")
-        unless = "unless this machine wires no more"
-        concern_if(may_be_wired_so, f"PCIe x{width} on every GPU; expected x{most}, {unless}")
+        evaluate_width(gpu, node)
     reading, _ = readings(gpu, "utilization_percent")
     if reading.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
         with part:
             own, best = gpu.pcie_gen, gpu.pcie_gen_max
             fail_if(own < best, f"PCIe generation {own} under load; expected {best}")
     evaluate_most_by_peers(gpu, node)
+
+
+def evaluate_width(gpu: Gpu, node: Node) -> None:
+    """The verdict on how many lanes a link has; where its maximum is unread, compared with the node's other GPUs."""
+    width = gpu.pcie_width
+    limits = [lanes for lanes in (known(lambda: gpu.pcie_width_max, None), lanes_of_type(node)) if lanes]
+    if not limits:
+        most = max(lanes for _, lanes in same_model_values(gpu, node, "pcie_width"))
+        if width < most:
+            concern(f"PCIe x{width}; expected x{most}, as on the node's other GPUs")
+        return
+    most = min(limits)
+    may_be_wired_so = width < most and is_wired_so(node, width)
+    fail_if(width < most and not may_be_wired_so, f"PCIe x{width}; expected x{most}")
+    unless = "unless this machine wires no more"
+    concern_if(may_be_wired_so, f"PCIe x{width} on every GPU; expected x{most}, {unless}")
 
 
 def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:

@@ -114,6 +114,21 @@ def test_how_many_lanes_a_gpu_should_have(instance_type: str, gpu: dict[str, Any
     assert evaluated("gpu.pcie_link", instance_type, gpus=gpus).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "message"),
+    [
+        ("p5.48xlarge", "concern: GPU 0: PCIe x8; expected x16, as on the node's other GPUs"),
+        ("g6e.48xlarge", ""),  # the catalogue knows that no more are wired
+    ],
+)
+def test_a_narrow_link_is_named_where_its_maximum_is_unread(instance_type: str, message: str) -> None:
+    gpus = beside(*({"pcie_width": width, "pcie_width_max": UNKNOWN} for width in (8, 16, 16, 16)))
+    result = evaluated("gpu.pcie_link", instance_type, gpus=gpus)
+    assert result.verdict is Verdict.INCOMPLETE
+    assert message in result.message
+    assert ("concern" in result.message) is bool(message)
+
+
 def can_do(*most: object, name: str = "H100") -> list[dict[str, Any]]:
     return [
         {"name": name, "pcie_width": 16, "pcie_width_max": 16, "pcie_gen": 4, "pcie_gen_max": generation}
