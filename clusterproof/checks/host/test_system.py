@@ -70,7 +70,8 @@ def test_d_state(node: Node) -> None:
     unlisted = f", and {more} more like these" if more else ""
     fail_if(hung, f"in state D: {hung}{unlisted}; expected none for longer than {limit_s:.0f} s")
     others = _waiting(process for process in long if process.waits_for not in HUNG)
-    concern_if(others, f"in state D, outside any known driver or file system: {others}; expected none")
+    unlisted = "" if hung else unlisted
+    concern_if(others, f"in state D, outside any known driver or file system: {others}{unlisted}; expected none")
     ages = each((process for process, s in dated if s is None), lambda process: (process, process.age_s))
     undated = ", ".join(f"{_name(process)} (pid {process.pid})" for process, age_s in ages if age_s > limit_s)
     twice = "in state D in both samples; the kernel does not say for how long"

@@ -149,6 +149,13 @@ def test_a_process_that_hangs_is_named_with_what_it_waits_for(process: Any, verd
     expect(result, verdict, message)
 
 
+@pytest.mark.parametrize("wait", ["nv_wait", "nobody_knows"])
+def test_how_many_more_hang_like_those_that_are_named_is_said(wait: str) -> None:
+    processes = {"blocked": [blocked(wait)], "blocked_alike": 5, "zombies": 0}
+    result = evaluated("d_state", processes=processes, kernel_log={"lines": [], "truncated": False})
+    assert f"x (pid 7, 1000 s in {wait}), and 5 more like these; expected none" in result.message
+
+
 def numa(*gib: int, balancing: str = "1", transparent: str = "always [madvise] never") -> dict[str, Any]:
     sockets = [{"node": at, "memory_kib": size * GIB, "cpus": str(at)} for at, size in enumerate(gib)]
     return {"numa": sockets, "numa_balancing": balancing, "transparent": transparent}
