@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect
 from tests.checks.gpu.racks import ADDRESSES, DRIVER, NAMES, evaluated, rack, tray
@@ -75,6 +76,32 @@ NOT_SHOWN = "no state is shown for 17 of 17 IMEX connections to other trays: tra
 )
 def test_what_the_program_does_not_show_is_incomplete(printed: str, message: str) -> None:
     expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), INCOMPLETE, message)
+
+
+CUT_OFF = connections(**{f"_{at}": {"host": ADDRESSES[at], "status": "DISCONNECTED"} for at in range(1, 18)})
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"connections": CUT_OFF}, "17 of 17 IMEX connections to other trays are not up: DISCONNECTED with tray01"),
+        ({"version": "NO_GPU"}, "nvidia-imex runs without GPUs; expected it to see this tray's GPUs"),
+        ({"version": "570.1"}, f"nvidia-imex uses driver version 570.1; expected {DRIVER}, the loaded driver"),
+    ],
+)
+def test_what_the_program_shows_is_evaluated_without_its_own_state(own: dict[str, Any], message: str) -> None:
+    result = evaluated("imex_domain", tray(0, output=answer(status="N/A", **own)), *rack(first=1, trays=17))
+    assert message in result.message
+    assert "no state is shown for nvidia-imex of this tray; expected READY" in result.message
+
+
+def test_a_daemon_that_is_known_to_run_is_evaluated_though_systemd_does_not_answer() -> None:
+    daemon = {"config": "/etc/nvidia-imex/config.cfg", "active_s": 86400.0}
+    asked = {"command": "nvidia-imex-ctl -N -j -H", "exit": 0, "output": answer(connections=CUT_OFF)}
+    imex = {"nodes": list(ADDRESSES), "channels": [0], "channel_count": 2048, "domain": asked, "daemon": daemon}
+    own = tray(0, imex=imex)
+    own.collectors["services"] = Collected(Status.TIMED_OUT)
+    expect(evaluated("imex_domain", own, *rack(first=1, trays=17)), FAIL, "17 of 17 IMEX connections to other trays")
 
 
 @pytest.mark.long
