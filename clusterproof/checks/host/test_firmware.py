@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, part
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, concern_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import NEVER_READ, readings, require
-from clusterproof.plugins.evidence.group import Values, describe, differences
+from clusterproof.plugins.evidence.group import Values, describe, differences, usual_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
 
+FIRMWARE = "firmware"
 MAX_MODEL = 60
 MIN_PARTS = 3  # of a model: of two nobody says which is the odd one
 
@@ -35,16 +37,29 @@ def test_firmware_uniform(node: Node) -> None:
         with part:
             list(read(node))
     for model, parts in _parts(node).items():
-        majority = _majority(parts)
-        others = ", ".join(f"{version} on {label}" for version, label in parts if version != majority)
+        of_group = usual_of(node, FIRMWARE, _versions, model, None)
         with part:
-            count = sum(version == majority for version, _ in parts)
-            concern_if(majority and others, f"{model} {others}; expected {majority}, as on {count} others of the node")
+            _evaluate_parts(model, parts, of_group.value if of_group else "")
     own = _versions(node)
     if not own:
         incomplete("no firmware version was reported; expected the BIOS's, the GPUs' or the disks'")
-    deviations = differences(node, "firmware", _versions, absent=None)
+    deviations = differences(node, FIRMWARE, _versions, absent=None)
     concern_if(deviations, describe(deviations))
+
+
+def _evaluate_parts(model: str, parts: Sequence[tuple[str, str]], of_group: str) -> None:
+    """A concern for parts with another version than most of the model here; those with that of the group are right."""
+    majority = _majority(parts)
+    if majority:
+        others = ", ".join(f"{version} on {label}" for version, label in parts if version not in (majority, of_group))
+        count = sum(version == majority for version, _ in parts)
+        concern_if(others, f"{model} {others}; expected {majority}, as on {count} others of the node")
+    elif len(parts) >= MIN_PARTS and not of_group:
+        labels = defaultdict(list)
+        for version, label in parts:
+            labels[version].append(label)
+        seen = " and ".join(f"{version} on {listed(names)}" for version, names in sorted(labels.items()))
+        concern(f"{model} {seen}; expected one version")
 
 
 def _versions(node: Node) -> Values:

@@ -202,3 +202,25 @@ ASKED_FOR = ("host.stress_ng",)  # run only if an option asks for it
 def test_a_node_that_reports_nothing_about_its_host_passes_no_check_of_it(check: str) -> None:
     due = Verdict.NOT_APPLICABLE if check in ASKED_FOR else Verdict.INCOMPLETE
     assert verdict_of(check, 3).verdict is due
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "message"),
+    [
+        ("AABB", [], "firmware of PM1733 A on nvme0, nvme1 and B on nvme2, nvme3; expected one version"),
+        ("AB", [], ""),  # the disks of a mirror need not be alike
+        ("AABB", ["AABB"] * 3, ""),
+        ("AABB", ["AAAA"] * 3, "firmware of PM1733 A and B; expected A as on 3 of 4 nodes"),
+        ("AAAB", ["BBBB"] * 3, "firmware of PM1733 A; expected B as on 3 of 4 nodes"),
+        ("AAAB", ["AAAA"] * 3, "firmware of PM1733 B on nvme3; expected A, as on 3 others of the node"),
+    ],
+)
+def test_disks_of_a_node_have_one_firmware(own: str, others: list[str], message: str) -> None:
+    of_disks = [
+        [{"name": f"nvme{at}", "model": "PM1733", "firmware": version} for at, version in enumerate(versions)]
+        for versions in (own, *others)
+    ]
+    nvml = {"init": None, "driver": "580.126.09", "count": 1, "gpus": [{"index": 0, "lost": None, "inforom": None}]}
+    reports = [{"platform": EC2, "nvml": nvml, "nvme": {"controllers": disks}} for disks in of_disks]
+    result = result_of("host.firmware_uniform", *(node(f"n{at}", **report) for at, report in enumerate(reports)))
+    assert result.message == message or not (message or result.verdict.is_finding)
