@@ -164,6 +164,7 @@ READ, WRITTEN = ("DataReadBytes", "Sum", ""), ("DataWriteBytes", "Sum", "")
 NETWORK = ("NetworkThroughputUtilization", "Average", "OSS0000")
 OSTS = [("DiskIopsUtilization", "Average", f"OST000{number}") for number in range(4)]
 MDT = ("DiskIopsUtilization", "Average", "MDT0000")
+FREE = ("FreeDataStorageCapacity", "Sum", "")
 MIN_FREE = ("FreeDataStorageCapacity", "Minimum", "")
 QUIET: dict[tuple[str, str, str], list[float | None]] = {
     READ: [0.25 * FULL] * 15,
@@ -171,7 +172,7 @@ QUIET: dict[tuple[str, str, str], list[float | None]] = {
     NETWORK: [20.0] * 15,
     ("FileServerDiskThroughputUtilization", "Average", "OSS0000"): [20.0] * 15,
     OSTS[0]: [5.0] * 15,
-    ("FreeDataStorageCapacity", "Sum", ""): [600.0 * 2**30] * 15,
+    FREE: [600.0 * 2**30] * 15,
     MIN_FREE: [150.0 * 2**30] * 15,
     ("FreeDataStorageCapacity", "SampleCount", ""): [4.0] * 15,
 }
@@ -229,6 +230,13 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
         ("utilization", dict.fromkeys(OSTS, DARK), Verdict.INCOMPLETE, "disk IOPS of OST0002 and 1 more; expected"),
         ("capacity", {}, Verdict.PASS, ""),
         ("capacity", {MIN_FREE: [6.0 * 2**30] * 15}, Verdict.FAIL, "the fullest OST is 98 % full, the whole 50 %"),
+        (
+            "capacity",
+            {FREE: None, ("StorageCapacityUtilization", "Maximum", "OST0002"): [99.0] * 15},
+            Verdict.FAIL,
+            "OST0002 is 99 % full; expected less than 95 %",
+        ),
+        ("capacity", {FREE: [6.0 * 2**30] * 15, MIN_FREE: None}, Verdict.FAIL, "100 % full; expected less than 95 %"),
         ("capacity", {MIN_FREE: [45.0 * 2**30] * 15}, Verdict.CONCERN, "the fullest OST is 85 % full, the whole 50"),
     ],
 )
