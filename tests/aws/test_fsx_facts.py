@@ -219,6 +219,13 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
         ("utilization", {OSTS[0]: [97.0] * 15, READ: [None] * 15}, Verdict.FAIL, "UTC, 3 % left; expected less than"),
         ("utilization", {OSTS[0]: [97.0] * 15, READ: "none"}, Verdict.FAIL, "UTC, 3 % left; expected less than"),
         ("utilization", {OSTS[0]: [96.0] * 15, MDT: [97.0] * 15}, Verdict.FAIL, "IOPS of MDT0000 (and 1 more) at 97 %"),
+        ("utilization", {OSTS[0]: [97.0] * 15, OSTS[3]: [85.0] * 15}, Verdict.FAIL, "concern: /fsx"),
+        (
+            "utilization",
+            {OSTS[0]: [97.0] * 15, OSTS[3]: DARK},
+            Verdict.FAIL,
+            "too few minutes of data for disk IOPS of",
+        ),
         ("utilization", {NETWORK: None}, Verdict.INCOMPLETE, "CloudWatch has no NetworkThroughputUtilization for it"),
         ("utilization", {NETWORK: "none"}, Verdict.INCOMPLETE, "NetworkThroughputUtilization of OSS0000"),
         (

@@ -142,18 +142,17 @@ def _percentages(file_system: FileSystem) -> list[Metric]:
 def _loads(metrics: Sequence[Metric], limit: float, catalog: Catalog) -> tuple[list[tuple[str, Period]], list[Metric]]:
     """The loads that stay above a limit: for each metric the worst server or target, and how many more; worst first.
 
-    And the metrics without such a load.
+    And what has no such load.
     """
     loads: list[tuple[str, Period]] = []
     rest: list[Metric] = []
     for _, group in groupby(metrics, key=lambda pair: pair[0].metric):
-        of_metric = list(group)
-        hot = [(period, _name(series)) for series, points in of_metric if (period := sustained(points, limit, catalog))]
+        of_metric = [((series, points), sustained(points, limit, catalog)) for series, points in group]
+        hot = [(period, _name(series)) for (series, _), period in of_metric if period]
+        rest += [metric for metric, period in of_metric if not period]
         worst, name = max(hot, key=lambda pair: pair[0].mean, default=(None, ""))
         if worst:
             loads.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
-        else:
-            rest += of_metric
     return sorted(loads, key=lambda load: -load[1].mean), rest
 
 
