@@ -73,6 +73,19 @@ def test_a_lost_gpu_has_only_its_name_and_that_it_is_lost() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["GPU is lost", "GPU requires reset"])
+def test_a_process_that_calls_itself_lost_is_no_lost_gpu(name: str) -> None:
+    xml = (
+        '<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id="00000000:53:00.0"><processes><process_info>'
+        f"<pid>7</pid><type>C</type><process_name>{name}</process_name></process_info></processes></gpu></nvidia_smi_log>"
+    )
+    as_text = FULL.format(reset="No", dram=0).replace("/usr/bin/python3.10 train.py", name)
+    for text in (as_text, xml):
+        gpu = gpus_in(text)[0]
+        assert gpu["lost"] is None
+        assert [process["name"] for process in gpu["processes"]] == [""]
+
+
 def test_an_older_driver_that_asks_for_a_reset_asks_for_an_action() -> None:
     assert first_gpu(FULL.format(reset="Yes", dram=0))["recovery_action"] == 1
 

@@ -223,9 +223,12 @@ def gpu_of(attributes: Attributes) -> dict[str, object]:
 
 
 def lost_in(attributes: Attributes) -> dict[str, str] | None:
-    """The error that says that the driver no longer reaches the GPU at all, wherever it is printed."""
-    for word in attributes.values():
-        problem = error(word)
+    """The error that says that the driver no longer reaches the GPU at all, wherever the driver's words are printed.
+
+    A process chooses its own name.
+    """
+    for path, word in attributes.items():
+        problem = None if path.startswith("processes/") and path.endswith("name") else error(word)
         if problem and problem["error"] in LOST:
             return problem
     return None
