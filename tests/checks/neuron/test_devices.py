@@ -137,3 +137,23 @@ def test_devices_of_a_node_are_alike(one: dict[str, Any], verdict: Verdict, mess
     devices = [{**device(index), "model": "Trainium2"} for index in range(3)]
     result = evaluated("device_count", *devices, {**device(3), "model": "Trainium2", **one})
     assert (result.verdict, message in result.message) == (verdict, True), result.message
+
+
+def ran(busbw: float, *problems: str) -> dict[str, Any]:
+    """A run of nccom-test with one size."""
+    row = {"size_bytes": 2**30, "time_us": 9.0, "busbw_gb_per_s": busbw}
+    return {"command": "allr -r 32", "avg_busbw_gb_per_s": busbw, "problems": list(problems), "exit": 0, "rows": [row]}
+
+
+@pytest.mark.parametrize("speeds", [(100.0, 30.0), (30.0, 100.0)])
+def test_each_run_of_nccom_is_compared_with_other_nodes(speeds: tuple[float, ...]) -> None:
+    of_nodes = [speeds, *[(100.0,)] * 3]
+    nodes = [node(f"trn{at}", nccom={"logs": [ran(speed) for speed in own]}) for at, own in enumerate(of_nodes)]
+    result = result_of("neuron.nccom", *nodes)
+    assert result.verdict is FAIL, result.message
+    assert "allr -r 32, 1073741824 bytes: 30 GB/s, 70 % below the median of 4 nodes (100)" in result.message
+
+
+def test_further_errors_of_a_run_of_nccom_are_counted() -> None:
+    result = result_of("neuron.nccom", node("trn1", nccom={"logs": [ran(100.0, "NRT_EXEC on nd 3", "mismatch", "x")]}))
+    assert result.message == "NRT_EXEC on nd 3 (and 2 more); expected no error"
