@@ -73,6 +73,36 @@ def test_a_lost_gpu_has_only_its_name_and_that_it_is_lost() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("end", "key"),
+    [
+        ("Max                       : 16", "pcie_width_max"),
+        ("Total                             : 8155", "memory_total_mib"),
+        ("Gpu                               : 1", "utilization_percent"),
+        ("GPU Current Temp                  : 4", "temperature_c"),
+        ("GPU T.Limit Temp                  : 4", "temperature_margin_c"),
+        ("Current Power Limit               : 60", "power_limit_w"),
+        ("Default Power Limit               : 70", "power_limit_default_w"),
+    ],
+)
+def test_a_number_that_is_cut_before_its_unit_is_not_understood(end: str, key: str) -> None:
+    text = FULL.format(reset="No", dram=0).partition("GPU 00000000:64")[0]
+    gpu = first_gpu(text[: text.rindex(end) + len(end)])
+    assert gpu[key]["error"] == "NOT_UNDERSTOOD"
+
+
+@pytest.mark.parametrize(
+    ("end", "key"),
+    [
+        ("Status : Suc", "status"),
+        ("Status : Success\n        Health\n            Incorrect Configuration : Inc", "health_mask"),
+    ],
+)
+def test_a_word_of_the_fabric_that_is_cut_is_no_fault(end: str, key: str) -> None:
+    gpu = first_gpu(f"GPU 00000000:53:00.0\n    Fabric\n        State : Completed\n        {end}")
+    assert gpu["fabric"][key]["error"] == "NOT_UNDERSTOOD"
+
+
 @pytest.mark.parametrize("name", ["GPU is lost", "GPU requires reset"])
 def test_a_process_that_calls_itself_lost_is_no_lost_gpu(name: str) -> None:
     xml = (

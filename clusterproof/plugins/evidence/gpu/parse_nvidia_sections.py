@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clusterproof.plugins.catalog import clocks_event_reasons, fabric_faults, fabric_statuses
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
     Attributes,
@@ -165,7 +167,7 @@ def _health(attributes: Attributes) -> object:
         if word is None or error(word):
             continue
         meaning = meanings.get(word.strip().lower())
-        if meaning is None and name != "incorrect_configuration":
+        if meaning is None and (name != "incorrect_configuration" or _is_cut(word, meanings)):
             unknown = not_understood(word)
         else:
             bits |= (_OTHER_CONFIGURATION if meaning is None else meaning) << shift
@@ -182,8 +184,16 @@ def action(word: str) -> int | None:
     return _ACTIONS.get(word.lower().replace("_", " ").removesuffix(" required"))
 
 
-def _status(word: str) -> int:
-    return next((code for code, status in fabric_statuses().items() if status == word.lower()), _UNKNOWN_STATUS)
+def _status(word: str) -> int | None:
+    """NVML's number of a status; None if the word may be one that was cut."""
+    codes = {status: code for code, status in fabric_statuses().items()}
+    return None if _is_cut(word, codes) else codes.get(word.lower(), _UNKNOWN_STATUS)
+
+
+def _is_cut(word: str, known: Iterable[str]) -> bool:
+    """Whether a word is only the beginning of a known one."""
+    beginning, known = word.strip().lower(), tuple(known)
+    return beginning not in known and any(name.startswith(beginning) for name in known)
 
 
 def _summary(attributes: Attributes) -> object:

@@ -138,9 +138,10 @@ GPU: dict[str, Reader] = {
         f"{_LINK[0]}link width/current",
         f"{_LINK[1]}link_widths/current_link_width",
         "pcie.link.width.current",
+        unit="x",
     ),
     "pcie_width_max": value(
-        width, f"{_LINK[0]}link width/max", f"{_LINK[1]}link_widths/max_link_width", "pcie.link.width.max"
+        width, f"{_LINK[0]}link width/max", f"{_LINK[1]}link_widths/max_link_width", "pcie.link.width.max", unit="x"
     ),
     "pcie_gen": value(
         integer,
@@ -152,9 +153,11 @@ GPU: dict[str, Reader] = {
         integer, f"{_LINK[0]}pcie generation/max", f"{_LINK[1]}pcie_gen/max_link_gen", "pcie.link.gen.max"
     ),
     "pcie_replays": value(integer, "pci/replays since reset", "pci/replay_counter"),
-    "temperature_c": value(number, "temperature/gpu current temp", "temperature/gpu_temp", "temperature.gpu"),
+    "temperature_c": value(number, "temperature/gpu current temp", "temperature/gpu_temp", "temperature.gpu", unit="C"),
     "temperature_margin_c": between(
-        value(number, "temperature/gpu t.limit temp", "temperature/gpu_temp_tlimit", "temperature.gpu.tlimit"),
+        value(
+            number, "temperature/gpu t.limit temp", "temperature/gpu_temp_tlimit", "temperature.gpu.tlimit", unit="C"
+        ),
         _TEMPERATURE,
         _POWER,
     ),
@@ -172,6 +175,7 @@ GPU: dict[str, Reader] = {
         "power_readings/power_draw",
         "power.draw.instant",
         "power.draw",
+        unit="W",
     ),
     "power_limit_w": value(
         number,
@@ -181,6 +185,7 @@ GPU: dict[str, Reader] = {
         "power_readings/enforced_power_limit",
         "enforced.power.limit",
         "power.limit",
+        unit="W",
     ),
     "power_limit_default_w": value(
         number,
@@ -189,27 +194,35 @@ GPU: dict[str, Reader] = {
         "gpu_power_readings/default_power_limit",
         "power_readings/default_power_limit",
         "power.default_limit",
+        unit="W",
     ),
-    "clock_mhz": value(integer, "clocks/graphics", "clocks/graphics_clock", "clocks.current.graphics", "clocks.gr"),
+    "clock_mhz": value(
+        integer, "clocks/graphics", "clocks/graphics_clock", "clocks.current.graphics", "clocks.gr", unit="MHz"
+    ),
     "clock_max_mhz": value(
-        integer, "max clocks/graphics", "max_clocks/graphics_clock", "clocks.max.graphics", "clocks.max.gr"
+        integer, "max clocks/graphics", "max_clocks/graphics_clock", "clocks.max.graphics", "clocks.max.gr", unit="MHz"
     ),
     "app_clock_mhz": value(
-        integer, "applications clocks/graphics", "applications_clocks/graphics_clock", "clocks.applications.graphics"
+        integer,
+        "applications clocks/graphics",
+        "applications_clocks/graphics_clock",
+        "clocks.applications.graphics",
+        unit="MHz",
     ),
     "app_clock_default_mhz": value(
         integer,
         "default applications clocks/graphics",
         "default_applications_clocks/graphics_clock",
         "clocks.default_applications.graphics",
+        unit="MHz",
     ),
     "persistence_mode": value(flag, "persistence mode", "persistence_mode"),
     "mig_pending": value(flag, "mig mode/pending", "mig_mode/pending_mig", "mig.mode.pending"),
     "mig_mode": value(flag, "mig mode/current", "mig_mode/current_mig", "mig.mode.current"),
     "compute_mode": value(one_of(_MODES), "compute mode", "compute_mode"),
-    "memory_used_mib": value(integer, "fb memory usage/used", "fb_memory_usage/used", "memory.used"),
-    "memory_total_mib": value(integer, "fb memory usage/total", "fb_memory_usage/total", "memory.total"),
-    "utilization_percent": value(integer, "utilization/gpu", "utilization/gpu_util", "utilization.gpu"),
+    "memory_used_mib": value(integer, "fb memory usage/used", "fb_memory_usage/used", "memory.used", unit="MiB"),
+    "memory_total_mib": value(integer, "fb memory usage/total", "fb_memory_usage/total", "memory.total", unit="MiB"),
+    "utilization_percent": value(integer, "utilization/gpu", "utilization/gpu_util", "utilization.gpu", unit="%"),
 }
 
 

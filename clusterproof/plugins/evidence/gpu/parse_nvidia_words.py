@@ -87,8 +87,11 @@ def is_error(value: object) -> bool:
     return isinstance(value, dict) and "error" in value
 
 
-def value(decode: Callable[[str], object], *paths: str) -> Reader:
-    """What stands at the first of these paths that was printed; an error where its whole section is one."""
+def value(decode: Callable[[str], object], *paths: str, unit: str = "") -> Reader:
+    """What stands at the first of these paths that was printed; an error where its whole section is one.
+
+    A number without the unit that nvidia-smi prints with it, other than in CSV, was cut.
+    """
     sections = tuple(map(_sections, paths))
     every = frozenset(section for above in sections for section in above)
 
@@ -104,7 +107,8 @@ def value(decode: Callable[[str], object], *paths: str) -> Reader:
         problem = error(word)
         if problem:
             return problem
-        decoded = decode(word.strip())
+        is_cut = "/" in path and unit not in word
+        decoded = None if is_cut else decode(word.strip())
         return not_understood(word) if decoded is None and word.strip() else decoded
 
     return read
