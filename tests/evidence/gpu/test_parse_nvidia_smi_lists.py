@@ -144,6 +144,15 @@ def test_nvlink_s_shows_each_links_state_and_says_what_it_leaves_out() -> None:
     assert [link["error"] for link in links[2:]] == ["UNKNOWN", "NOT_SUPPORTED"]
 
 
+def test_links_of_the_last_gpu_that_an_output_ends_before_are_unknown() -> None:
+    links = "".join(f"\t Link {number}: 26.562 GB/s\n" for number in range(4))
+    text = "".join(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: GPU-{index})\n{links}" for index in range(2))
+    whole, cut = gpus_in(text[: text.rindex("Link 2") + 9])
+    assert whole["nvlinks"] == [True] * 4
+    assert cut["nvlinks"][:2] == [True, True]
+    assert [link["error"] for link in cut["nvlinks"][2:]] == ["UNKNOWN"] * 2
+
+
 def test_nvlink_e_shows_the_counters_that_are_not_zero() -> None:
     text = """\
         GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-xxx)

@@ -35,6 +35,7 @@ _KINDS = {  # the words of nvlink -e, and the collector's
     "symbol ber": "symbol_ber",
 }
 _NOT_IN_MIG = {"mig_mode": False}  # of a GPU in MIG mode the driver reports no states
+_LEFT_OUT = {"error": "UNKNOWN", "text": "nvidia-smi nvlink -s leaves this link out"}
 _ALL_DOWN = "all links are inactive"
 _IN_MIG = "not supported for devices in mig mode"
 _NO_NVLINK = "does not have or support nvlink"
@@ -88,8 +89,18 @@ def _is_status(text: str) -> bool:
 
 
 def _read_status(text: str) -> Mapping[str, object]:
-    gpus = [{**gpu, **_states(below)} for gpu, below in _all_blocks(text)]
-    return {"nvml": {"init": None, "gpus": gpus}}
+    *others, last = [{**gpu, **_states(below)} for gpu, below in _all_blocks(text)]
+    return {"nvml": {"init": None, "gpus": [*others, _with_cut_links(last, others)]}}
+
+
+def _with_cut_links(last: dict[str, object], others: list[dict[str, object]]) -> dict[str, object]:
+    """The last GPU of an output that may end early: of links that the others of its model have nothing is known."""
+    listed = [gpu.get("nvlinks") for gpu in others if gpu["name"] == last["name"]]
+    most = max((len(links) for links in listed if isinstance(links, list)), default=0)
+    own = last.get("nvlinks")
+    if not isinstance(own, list) or not own:
+        return last
+    return {**last, "nvlinks": [*own, *[_LEFT_OUT] * (most - len(own))]}
 
 
 def _states(lines: list[str]) -> dict[str, object]:
@@ -104,8 +115,7 @@ def _states(lines: list[str]) -> dict[str, object]:
             return _instead(line.lower())
     if not links:
         return {}
-    unknown = {"error": "UNKNOWN", "text": "nvidia-smi nvlink -s leaves this link out"}
-    states = [links.get(number, unknown) for number in range(min(max(links) + 1, MAX_LINKS))]
+    states = [links.get(number, _LEFT_OUT) for number in range(min(max(links) + 1, MAX_LINKS))]
     return {**_NOT_IN_MIG, "nvlinks": states}
 
 
