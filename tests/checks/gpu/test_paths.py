@@ -189,6 +189,14 @@ def test_a_row_that_does_not_fit_its_heading_says_nothing_of_paths(text: str) ->
     assert output_of(text.format("PIX"))["nvml"]["gpus"][0] == {"index": 0, "paths": {"gpus": {}, "nics": {}}}
 
 
+def test_a_matrix_that_ends_early_says_neither_how_many_gpus_there_are_nor_what_its_last_row_lacks() -> None:
+    text = TOPO.format("PIX")
+    begins = text.index("\nGPU2")
+    assert output_of(text)["nvml"]["count"] == 3
+    assert "count" not in output_of(text[:begins])["nvml"]
+    assert output_of(f"{text[:begins]}\nGPU2\tPHB\tPHB")["nvml"]["gpus"][2]["paths"] == {"gpus": {}, "nics": {}}
+
+
 @pytest.mark.parametrize(
     ("way", "verdict", "message"),
     [

@@ -208,9 +208,15 @@ def _columns(lines: list[list[str]]) -> list[str]:
     return names if all(_GPU_OF_TOPO.fullmatch(name) or _NIC.fullmatch(name) for name in names) else []
 
 
+def _is_understood(row: list[str], columns: list[str]) -> bool:
+    """Whether a row has what lies on the way to each column; one that was cut has less."""
+    ways = row[: len(columns)]
+    return len(ways) == len(columns) and all(map(_CONNECTION.fullmatch, ways))
+
+
 def _paths(row: list[str], columns: list[str], names: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """What lies between this GPU and the others, and network devices: NVLinks say nothing of the bus."""
-    if not all(_CONNECTION.fullmatch(connection) for connection in row[: len(columns)]):
+    if not _is_understood(row, columns):
         return {"gpus": {}, "nics": {}}
     connections = [
         (names.get(column, column), connection)
@@ -226,7 +232,7 @@ def _paths(row: list[str], columns: list[str], names: Mapping[str, str]) -> dict
 
 def _bonds(row: list[str], columns: list[str]) -> dict[str, dict[str, int]]:
     """Over how many NVLinks this GPU reaches each of the others; nothing where its row is not understood."""
-    if not all(_CONNECTION.fullmatch(connection) for connection in row[: len(columns)]):
+    if not _is_understood(row, columns):
         return {}
     connections = [
         (name, connection) for name, connection in zip(columns, row, strict=False) if _GPU_OF_TOPO.fullmatch(name)
@@ -256,7 +262,8 @@ def _read_topo(text: str) -> Mapping[str, object]:
         for number, row in sorted(rows.items())
     ]
     nvml: dict[str, object] = {"init": None, "gpus": gpus}
-    if sorted(rows) == list(range(len(rows))):
+    named = [column for column in columns if _GPU_OF_TOPO.fullmatch(column)]
+    if sorted(rows) == list(range(len(rows))) and len(rows) == len(named or rows):  # fewer where it was cut
         nvml["count"] = len(rows)
     return {"nvml": nvml}
 
