@@ -104,7 +104,10 @@ def test_the_table_of_neuron_ls_lists_devices() -> None:
         "| 0      | 2      | 32 GB  | 10:1c.0 |\n| 1      | 2      | 32 GB  | 10:1d.0 |\n"
     )
     (form,) = [form for form in neuron.FORMS if form.recognises(text)]
-    assert form.read(text) == {"neuron": {"devices": [{"index": 0, "cores": 2}, {"index": 1, "cores": 2}]}}
+    whole = f"{text}+--------+--------+--------+---------+\n"
+    assert form.read(whole) == {"neuron": {"devices": [{"index": 0, "cores": 2}, {"index": 1, "cores": 2}]}}
+    with pytest.raises(CaptureError, match="cut"):
+        form.read(text)
 
 
 DEVICES = neuron_ls(cores=2, gib=32)

@@ -15,6 +15,7 @@ MAX_DEVICES = 128
 _HEADER = re.compile(r"^\|\s{1,10}NEURON\s{1,10}\|\s{1,10}NEURON\s{1,10}\|", re.MULTILINE)
 _TITLES = re.compile(r"^\|\s{1,10}DEVICE\s{1,10}\|\s{1,10}CORES\s{1,10}\|", re.MULTILINE)
 _ROW = re.compile(r"^\|\s{1,10}(\d{1,4})\s{1,10}\|\s{1,10}(\d{1,4})\s{1,10}\|.{0,300}\|\s*$", re.MULTILINE)
+_BORDER = re.compile(r"^\s{0,8}\+-", re.MULTILINE)
 
 
 def is_json(text: str) -> bool:
@@ -49,9 +50,12 @@ def is_table(text: str) -> bool:
 
 def read_table(text: str) -> Mapping[str, object]:
     """The devices of the collector `neuron`, without the processes that use them. Raises CaptureError."""
-    devices = [{"index": int(device), "cores": int(cores)} for device, cores in _ROW.findall(text)]
+    rows = list(_ROW.finditer(text))
+    devices = [{"index": int(row[1]), "cores": int(row[2])} for row in rows]
     if not devices:
         raise CaptureError("neuron-ls lists no device")
+    if not _BORDER.search(text, rows[-1].end()):
+        raise CaptureError("the table of neuron-ls has no last line, it may be cut")
     return {"neuron": {"devices": devices[:MAX_DEVICES]}}
 
 
