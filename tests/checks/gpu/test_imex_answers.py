@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,8 +100,8 @@ def test_a_daemon_that_is_known_to_run_is_evaluated_though_systemd_does_not_answ
     daemon = {"config": "/etc/nvidia-imex/config.cfg", "active_s": 86400.0}
     asked = {"command": "nvidia-imex-ctl -N -j -H", "exit": 0, "output": answer(connections=CUT_OFF)}
     imex = {"nodes": list(ADDRESSES), "channels": [0], "channel_count": 2048, "domain": asked, "daemon": daemon}
-    own = tray(0, imex=imex)
-    own.collectors["services"] = Collected(Status.TIMED_OUT)
+    known = tray(0, imex=imex)
+    own = replace(known, collectors={**known.collectors, "services": Collected(Status.TIMED_OUT)})
     expect(evaluated("imex_domain", own, *rack(first=1, trays=17)), FAIL, "17 of 17 IMEX connections to other trays")
 
 
