@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, gpu, node, nvml
+from tests.checks.network.given import mlx5, port
 from tests.testbed.outputs import nccl_log
 
 P5 = "p5.48xlarge"
@@ -188,6 +189,27 @@ def test_a_fault_is_named_beside_what_is_unread(
     result = result_of(check, node("gpu001", **{"boot": boot(), **collectors}), **given)
     assert words in result.message
     assert result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)
+
+
+NO_IDS = {"vendor": UNREAD, "device": UNREAD}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "mlx5_1", "never_read": "it hangs"},
+        {"name": "ibp24s0"},
+        {"name": "rocep24s0f0"},
+        {"name": "rail1", **NO_IDS, "ports": [port(link_layer="Ethernet")]},
+        {"name": "rxe0", "ports": [port(link_layer="Ethernet")]},
+    ],
+    ids=lambda device: device["name"],
+)
+def test_a_port_that_is_down_is_named_beside_a_device_whose_vendor_is_unread(other: dict[str, Any]) -> None:
+    dark = mlx5(0, port(state="1: DOWN", physical_state="2: Polling", link_downed=1))
+    for devices in ([dark, other], [other, dark]):
+        result = result_of("network.ib_ports", node("gpu001", boot=boot(), rdma={"devices": devices}))
+        assert (result.verdict, "mlx5_0: port 1 is 1: DOWN" in result.message) == (Verdict.FAIL, True), result.message
 
 
 def test_a_gpu_on_another_numa_node_than_elsewhere_is_named_beside_one_that_names_none() -> None:

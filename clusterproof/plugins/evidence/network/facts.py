@@ -1,9 +1,6 @@
-"""RDMA devices as sysfs reports them (EFA, InfiniBand, RoCE) and as libfabric lists them; names and addresses."""
+"""RDMA devices as sysfs reports them (EFA, InfiniBand, RoCE); interfaces, names and addresses."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
@@ -25,69 +22,18 @@ from clusterproof.plugins.evidence.field import (
     values,
 )
 
-LONGEST_LINE = 300
-DIFFERENT = 64  # outputs to keep parsed: nodes of one kind print the same
-
-_RANK = Pattern(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # prefix of mpirun, of srun --label
-_KEY = Pattern(r"\s*(provider|domain|type):\s*(\S{1,100})\s*\Z")
-_ERROR = Pattern(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
-
-
-@lru_cache(DIFFERENT)
-def domains(output: str) -> tuple[str, ...]:
-    """The EFA domains that offer FI_EP_RDM, each once, in the order and form printed (`rdmap79s0-rdm`).
-
-    Newer libfabric lists a device twice, as fabric `efa` and `efa-direct`; old libfabric layered providers
-    over it (`efa;ofi_rxr`, and `efa;ofi_rxd` over its datagram domain, `-dgrm`). All these are one domain.
-    """
-    offered = (entry.get("domain", "") for entry in _entries(output) if _is_efa(entry) and _is_rdm(entry))
-    return tuple(dict.fromkeys(domain for domain in offered if domain and not domain.endswith("-dgrm")))
-
-
-@lru_cache(DIFFERENT)
-def error(output: str) -> str:
-    """libfabric's own error line, as printed (`fi_getinfo: -61`: no provider answers), or empty."""
-    for line in output.splitlines():
-        match = _ERROR.match(_without_rank(line)[1].strip())
-        if match:
-            return str(match[0]).strip()
-    return ""
-
-
-def _entries(output: str) -> Iterator[Mapping[str, str]]:
-    """One mapping per `provider:` and the indented lines after it, told apart by rank where ranks are mixed."""
-    open_entries: dict[str, dict[str, str]] = {}
-    for line in output.splitlines():
-        rank, rest = _without_rank(line)
-        match = _KEY.match(rest)
-        if match and match[1] == "provider":
-            if rank in open_entries:
-                yield open_entries[rank]
-            open_entries[rank] = {"provider": match[2]}
-        elif match and rank in open_entries:
-            open_entries[rank][match[1]] = match[2]
-    yield from open_entries.values()
-
-
-def _without_rank(line: str) -> tuple[str, str]:
-    line = line[:LONGEST_LINE]
-    rank = _RANK.match(line)
-    return (rank[0], line[rank.end() :]) if rank else ("", line)
-
-
-def _is_efa(entry: Mapping[str, str]) -> bool:
-    return "efa" in entry["provider"].split(";")
-
-
-def _is_rdm(entry: Mapping[str, str]) -> bool:
-    """Whether this is a reliable datagram endpoint; if the type was not reported, the name of the domain tells."""
-    if "type" in entry:
-        return entry["type"] == "FI_EP_RDM"
-    return entry.get("domain", "").endswith("-rdm")
-
-
 AMAZON = "1d0f"
 EFA_NAMES = ("rdmap", "efa_")  # names that udev and the EFA driver give to devices
+OTHER_NAMES = (
+    "ib",
+    "roce",
+    "iw",
+    "opa",
+    "mlx",
+    "bnxt_re",
+    "irdma",
+    "hfi1",
+)  # those of other devices: `ibp24s0`, `mlx5_0`
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
 UP, DOWN, OFF = "up", "down", "off"  # states of a link
 
@@ -174,11 +120,18 @@ class RdmaDevice(Reported):
     def is_efa(self) -> bool:
         """Whether this is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent).
 
-        If one of the two could not be read, the other decides; if neither could, the name does. Raises Incomplete.
+        If one of the two could not be read, the other decides; if neither could, the name or a port's link layer does.
+        Raises Incomplete.
         """
         ids, unread = readings(self, "vendor", "device")
-        if not ids and not readings(self, "name")[0].get("name", "").startswith(EFA_NAMES):
-            require(unread)
+        if not ids:
+            reading, _ = readings(self, "name", "ports")
+            name = reading.get("name", "")
+            layers = {readings(port, "link_layer")[0].get("link_layer") for port in reading.get("ports", ())}
+            if name.startswith(OTHER_NAMES) or not layers.isdisjoint((ETHERNET, INFINIBAND)):
+                return False
+            if not name.startswith(EFA_NAMES):
+                require(unread)
         return bool(ids.get("vendor", AMAZON) == AMAZON and ids.get("device", "efa").startswith("efa"))
 
 

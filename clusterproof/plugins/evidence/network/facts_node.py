@@ -8,7 +8,7 @@ from itertools import groupby
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.typed import TYPE_CHECKING
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import (
     INTERFACES,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
+SOFTWARE_NAMES = ("rxe", "siw")
 MIN_S = 0.01  # between two looks at a counter: less says nothing of a rate
 
 
@@ -50,7 +51,14 @@ MIN_S = 0.01  # between two looks at a counter: less says nothing of a rate
 def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
     """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
     devices = limited(rdma.get("devices", objects), NICS)
-    return tuple(RdmaDevice(entry) for entry in devices if entry.get("vendor") != "")
+    return tuple(RdmaDevice(entry) for entry in devices if not _is_software(entry))
+
+
+def _is_software(entry: Mapping[str, Any]) -> bool:
+    """Whether it has no vendor; if that was not read, whether its name is that of soft RoCE or soft iWARP."""
+    if entry.get("vendor") is None:
+        return str(entry.get("name")).startswith(SOFTWARE_NAMES)
+    return entry["vendor"] == ""
 
 
 @collected_by()
