@@ -83,6 +83,11 @@ def correct(text: str) -> Result:
         (nccl_log(), PASS, ""),
         (nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21    N/A")), PASS, ""),  # the other half was checked
         (nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21      2")), FAIL, "2 wrong values at 1048576 bytes"),
+        (  # all are wrong, and the run was killed before its summary; nccl-tests print numbers with %g
+            nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21 1.34218e+08"), summary=""),
+            FAIL,
+            "134218000 wrong values at 1048576 bytes",
+        ),
         (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")), FAIL, "out of bounds values: 3 OK; expected 0 OK"),
         (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "0 FAILED")), FAIL, "out of bounds values: 0 FAILED"),
         (f"{nccl_log()}exit: 3\n", INCOMPLETE, "no value is wrong, but the run exited with status 3"),
