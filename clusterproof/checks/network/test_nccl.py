@@ -121,13 +121,15 @@ def all_right(log: NcclLog) -> None:
         more = f", and at {len(wrong) - MAX_SIZES} more sizes" if len(wrong) > MAX_SIZES else ""
         assert not wrong, f"{', '.join(wrong[:MAX_SIZES])}{more}; expected 0"
     count, word = log.out_of_bounds, known(lambda: log.out_of_bounds_word, "OK")
-    fail_if(count or word not in ("", "OK"), f"out of bounds values: {count} {word}; expected 0 OK")
+    fail_if(count or word not in ("", "OK"), f"out of bounds values: {count or 0} {word}; expected 0 OK")
     failed = [problem for problem in log.problems if FAILURE.search(problem) and word]
     fail_if(failed, f"nccl-tests ended with {' and '.join(failed)}; expected no failure")
 
 
 def whole(log: NcclLog) -> None:
     """Raise Incomplete if the log, or the run, ended too early."""
+    if log.out_of_bounds is None and known(lambda: log.out_of_bounds_word, ""):
+        incomplete(f"a run in the log has no line `Out of bounds values`{why(log)}; expected one of each run")
     if log.out_of_bounds is None:
         rows = readings(log, "rows")[0].get("rows")
         last = f" after {rows[-1].label}" if rows else ""

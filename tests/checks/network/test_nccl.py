@@ -90,6 +90,18 @@ def correct(text: str) -> Result:
         ),
         (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")), FAIL, "out of bounds values: 3 OK; expected 0 OK"),
         (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "0 FAILED")), FAIL, "out of bounds values: 0 FAILED"),
+        (
+            nccl_log() + nccl_log(summary=""),
+            INCOMPLETE,
+            "a run in the log has no line `Out of bounds values`; expected",
+        ),
+        (
+            nccl_log(summary="") + nccl_log(),
+            INCOMPLETE,
+            "a run in the log has no line `Out of bounds values`; expected",
+        ),
+        (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "3 FAILED")) + nccl_log(summary=""), FAIL, "values: 3 FAILED"),
+        (nccl_log() + nccl_log(), PASS, ""),
         (f"{nccl_log()}exit: 3\n", INCOMPLETE, "no value is wrong, but the run exited with status 3"),
         (f"{nccl_log()}exit: 0\n", PASS, ""),
     ],

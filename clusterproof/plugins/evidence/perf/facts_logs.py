@@ -99,8 +99,8 @@ class NcclLog(Reported):
 
     version = Field(text)
     collective = Field(text)
-    out_of_bounds = Field(optional(integer))
-    out_of_bounds_word = Field(text)
+    out_of_bounds = Field(optional(integer))  # None if a run of the log has no such line
+    out_of_bounds_word = Field(text)  # of another run that has one
     avg_busbw_gb_per_s = Field(optional(number))
     ranks = Field(optional(integer))
     hosts = Field(texts)

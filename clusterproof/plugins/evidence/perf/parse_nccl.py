@@ -102,7 +102,7 @@ def read(text: str) -> Mapping[str, object]:
     run |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
     hosts: dict[str, None] = {}
     problems: dict[str, None] = {}
-    ranks = 0
+    ranks = begun = ended = 0
     lines = list(_words(text))
     for line in lines:
         if device := _DEVICE.match(line):
@@ -111,7 +111,11 @@ def read(text: str) -> Mapping[str, object]:
             continue
         if _PROBLEM.match(line):
             problems[short(line.strip())] = None
+        begun += bool(_OPTIONS.match(line))
+        ended += bool(_OUT_OF_BOUNDS.match(line))
         _take(run, line)
+    if 0 < ended < begun and run["out_of_bounds"] == 0:  # the word alone says that another run has reached its end
+        run["out_of_bounds"] = None
     collective = run["collective"] or next((program[1] for program in _BINARY.finditer(text)), "")
     log = {
         **run,
