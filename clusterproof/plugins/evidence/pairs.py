@@ -228,6 +228,7 @@ class PairsOfNode:
     estimate: Estimate | None  # how slow it is, None where no measurement of it succeeded
     finding: PairFault | None  # what the analysis says of this node by itself
     shared: tuple[PairFault, ...]  # and of a place or of all nodes, this one among them
+    failing: frozenset[str]  # the nodes with which measurements fail, whoever the partner is
     unclear: str  # why the nodes that were measured cannot be told apart; empty where they can
     is_one_of_two: bool  # whether there is but one other node to measure it with
     meter: str  # the program that measured

@@ -221,6 +221,34 @@ def test_results_are_right_with_every_partner(
     assert message in result.message
 
 
+FAILING = [PairFault(Kind.FAILING_NODE, (name,), failures=3, attempts=3) for name in "bc"]
+TWO_WRONG = {"a~b": right(False), "a~c": right(False), "a~d": right(True)}
+BY_B = [reading(USUAL, is_correct=False, culprit="b", problem="GPU 1 of b")]
+
+BY_A = [reading(USUAL, is_correct=False, culprit="a", problem="GPU 0 of a")]
+
+
+@pytest.mark.parametrize(
+    ("data", "findings", "meter", "verdict", "message"),
+    [
+        (TWO_WRONG, FAILING, "nccl-tests", CONCERN, "wrong results with b, c, right ones with 1 other"),
+        (TWO_WRONG, FAILING[:1], "nccl-tests", CONCERN, "wrong results with b, c, right ones with 1 other"),
+        (TWO_WRONG, [PairFault(Kind.FAILING_NODE, ("a",)), *FAILING], "nccl-tests", FAIL, "with 2 of 3 partners"),
+        ({"a~b": right(False)}, FAILING, "nccl-tests", INCOMPLETE, "wrong results with b; expected correct ones"),
+        ({"a~b": BY_B}, [], "exact", INCOMPLETE, "wrong results with b (GPU 1 of b); expected correct ones"),
+        ({"a~b": BY_B * 2, "a~c": right(True)}, [], "exact", CONCERN, "wrong results with b (GPU 1 of b), right ones"),
+        ({"a~b": [*BY_B, *right(False)]}, [], "exact", FAIL, "wrong results with 1 of 1 partners (GPU 1 of b)"),
+        ({"a~b": BY_B, "a~c": BY_A, "a~d": BY_A}, [], "exact", FAIL, "wrong results with 3 of 3 partners (GPU 0 of a)"),
+    ],
+)
+def test_wrong_results_that_a_partner_explains_do_not_fail_a_node(
+    data: Mapping[str, Sequence[Reading]], findings: Sequence[PairFault], meter: str, verdict: Verdict, message: str
+) -> None:
+    result = of_node("pairwise_correct", campaign(data, findings, meter=meter))
+    assert result.verdict is verdict, result.message
+    assert message in result.message
+
+
 def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
     slow = reading(300.0, command="slow", is_correct=True)
     other = reading(USUAL, command="other", is_correct=False, network="Socket")

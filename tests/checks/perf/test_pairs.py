@@ -17,7 +17,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.pairs import Measurement, Reading
 from tests.benchmarks.pairwise.mesh_faults import MESH
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYPE, PairFault, run_of
 
@@ -46,8 +46,21 @@ def test_a_check_is_silent_on_a_healthy_cluster(check: Check) -> None:
     assert {result.verdict for result in results(check, HEALTHY).values()} == {Verdict.PASS}
 
 
+def wrong_with_two(measurement: Measurement) -> Measurement:
+    is_right = {"n0003", "n0006"}.isdisjoint(measurement.pair)
+    return measurement if is_right else replace(measurement, reading=Reading(is_correct=False, problem="wrong"))
+
+
+TWO_WRONG = PairFault(
+    "two nodes that reckon wrong, each with everybody",
+    touch=wrong_with_two,
+    nodes=16,
+    expect={f"network.pairwise_correct@{name}": Verdict.FAIL for name in ("n0003", "n0006")},
+)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [TWO_WRONG, *PAIR_FAULTS], ids=lambda fault: fault.name)
 def test_a_fault_is_found_where_it_is(fault: PairFault) -> None:
     for key, verdict in fault.expect.items():
         name, _, where = key.partition("@")
@@ -60,14 +73,12 @@ def test_a_fault_is_found_where_it_is(fault: PairFault) -> None:
             ).message
 
 
-@pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
-def test_no_other_node_fails(fault: PairFault) -> None:
+@pytest.mark.parametrize("check", ["network.not_a_straggler", "network.pairwise_correct"])
+@pytest.mark.parametrize("fault", [TWO_WRONG, *PAIR_FAULTS], ids=lambda fault: fault.name)
+def test_no_other_node_fails(fault: PairFault, check: str) -> None:
     expected = {key.partition("@")[2] for key, verdict in fault.expect.items() if verdict is Verdict.FAIL}
-    by_node = results(CHECKS["network.not_a_straggler"], fault)
-    failed = {name for name, result in by_node.items() if result.verdict is Verdict.FAIL}
-    assert failed <= expected | {
-        name for name in by_node if fault.name == "a node that reckons wrong" and name == "n0006"
-    }
+    by_node = results(CHECKS[check], fault)
+    assert {name for name, result in by_node.items() if result.verdict is Verdict.FAIL} <= expected
 
 
 @pytest.mark.parametrize("name", ["two nodes only", "three nodes that differ", "three nodes, one of which is dead"])

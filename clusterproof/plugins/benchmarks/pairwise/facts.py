@@ -172,6 +172,9 @@ def _pairs_of(node: str, campaign: Campaign) -> PairsOfNode:
             None,
         ),
         shared=shared_by(campaign.analysis, node),
+        failing=frozenset(
+            name for finding in campaign.named if finding.kind is Kind.FAILING_NODE for name in finding.nodes
+        ),
         unclear=campaign.unclear,
         is_one_of_two=len(campaign.by_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),
