@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -66,6 +67,7 @@ def test_silence_and_what_is_no_address_are_no_answer() -> None:
         ("127.0.0.1 localhost\n", []),
         ("127.0.1.1 gpu001.example.org gpu001\n", [("127.0.1.1", True)]),
         ("192.0.2.7 gpu001 # of the image\n::1 gpu001\n", [("192.0.2.7", False), ("::1", True)]),
+        ("192.0.2.7 GPU001\n", [("192.0.2.7", False)]),  # names are the same in either case
         ("192.0.2.7 gpu0012 gpu001.example.com\n#192.0.2.8 gpu001\n", []),
         ("localhost gpu001\n10.0.0 gpu001\n\x00 gpu001\ngpu001\n", []),
     ],
@@ -75,6 +77,19 @@ def test_the_nodes_own_name_in_etc_hosts(tmp_path: Path, lines: str, data: list[
     (tmp_path / "etc/hosts").write_text(lines)
     entries = naming._hosts(Node(str(tmp_path)), "gpu001")
     assert entries == [{"address": address, "is_own": is_own} for address, is_own in data]
+
+
+def test_the_loopback_address_is_the_nodes_own_where_ipv6_is_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_address(_socket: socket.socket, _address: object) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/hosts").write_text("::1 gpu001.example.org gpu001\n2001:db8::7 gpu001\n")
+    monkeypatch.setattr(socket.socket, "bind", no_address)
+    entries = naming._hosts(Node(str(tmp_path)), "gpu001")
+    assert entries == [{"address": "::1", "is_own": True}, {"address": "2001:db8::7", "is_own": False}]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ ADDRESS, NAMESERVERS = 1, 2  # record types to ask for: A of the node's name, NS
 INTERFACES = "/sys/class/net"
 MAX_INTERFACES = 128
 MAX_HOSTS = 32
+LOOPBACK = "::1"
 SIOCGIFADDR = 0x8915
 DUPLICATE = 0x08  # linux/if_addr.h, IFA_F_DADFAILED
 USED_UP = (errno.EAGAIN, errno.EADDRINUSE, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # by any user
@@ -56,8 +57,8 @@ def _hosts(node: Node, hostname: str) -> object:
     text = node.text(HOSTS, absent="")
     if isinstance(text, dict):
         return text
-    wanted = {hostname, hostname.partition(".")[0]}
-    rows = [line.partition("#")[0].split() for line in text.splitlines()]
+    wanted = {hostname.lower(), hostname.lower().partition(".")[0]}
+    rows = [line.partition("#")[0].lower().split() for line in text.splitlines()]
     named = [row[0] for row in rows if wanted.intersection(row[1:])]
     try:
         owned = [(address, _is_own(address)) for address in named]
@@ -79,8 +80,8 @@ def _is_own(address: str) -> bool | None:
     except ValueError:
         return None
     except OSError as problem:
-        if problem.errno == errno.EADDRINUSE:
-            return True  # all of its ports are taken
+        if problem.errno == errno.EADDRINUSE or address == LOOPBACK:
+            return True  # all of its ports are taken, or IPv6 is disabled
         if problem.errno in USED_UP:
             raise
         return False if problem.errno else None  # inet_pton raises an OSError without errno
