@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
@@ -41,10 +41,12 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     Remedy (fix configuration): Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa
     -c FI_HMEM shows whether libfabric can use GPU memory.
     """
-    if not node.type.gdr:
+    reading, unread = readings(node, "type")
+    if not (reading and reading["type"].gdr):
         lenders = {reading["p2p"] for device in node.efa_devices if (reading := readings(device, "p2p")[0]).get("p2p")}
         seen = "the EFA driver reports no module that gives it access to device memory"
         concern_if(lenders and not efa_device.has_peer_memory, f"{seen}; expected {' or '.join(sorted(lenders))}")
+        require(unread)
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")
     if efa_device.has_peer_memory:
         return
