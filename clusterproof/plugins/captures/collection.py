@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
-from clusterproof.plugins.captures.merge import completed, merged
+from clusterproof.plugins.captures.merge import completed, latest, merged
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
@@ -203,12 +203,24 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
-    """The contents of a text and its problems; Slurm's outputs about nodes are combined."""
+    """The contents of a text and its problems; of several outputs the last counts."""
     parts, problems = of_text(text, forms)
     listed = [part for part in parts if part.collector == _OF_SLURM]
     together = slurm.latest((part.rank, part.value) for part in listed)
-    others = [part for part in parts if part.collector != _OF_SLURM]
+    others = _latest((part for part in parts if part.collector != _OF_SLURM), problems)
     return [*others, *[CollectorPart(_OF_SLURM, 0, together)] * bool(listed)], problems
+
+
+def _latest(parts: Iterable[CollectorPart], problems: list[str]) -> Iterator[CollectorPart]:
+    """One part for each collector and rank."""
+    by_rank: dict[tuple[str, int], list[object]] = {}
+    for part in parts:
+        by_rank.setdefault((part.collector, part.rank), []).append(part.value)
+    for (collector, rank), values in by_rank.items():
+        try:
+            yield CollectorPart(collector, rank, latest(values))
+        except Exception as problem:  # captured files may contain anything
+            problems.append(f"{collector}: {type(problem).__name__} in {raised_at(problem)}")
 
 
 def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[CollectorPart], list[str]]:

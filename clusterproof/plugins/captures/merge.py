@@ -26,6 +26,13 @@ def merged(ranked: Iterable[tuple[int, object]]) -> object:
     return result
 
 
+def latest(values: Iterable[object]) -> object:
+    """Merge what one text has several times, of one rank: the last wins, others fill gaps. Logs keep their order."""
+    values = list(values)
+    are_logs = any(key in value for value in values if isinstance(value, dict) for key in _LOGS)
+    return merged((0, value) for value in (values if are_logs else reversed(values)))
+
+
 def both(first: object, second: object, *, same_rank: bool = False, key: str = "", depth: int = 0) -> object:
     """Merge two values of the same thing; `first` wins where they conflict."""
     if _has_less(first, second):

@@ -48,6 +48,18 @@ def test_a_port_that_ibstatus_calls_down_is_said() -> None:
     expect(evaluated({"a": text})["network.ib_ports"], Verdict.FAIL, "mlx5_2: port 1 is 1: DOWN; expected 4: ACTIVE")
 
 
+@pytest.mark.parametrize(
+    ("states", "verdict"),
+    [(("4: ACTIVE", "1: DOWN"), Verdict.FAIL), (("1: DOWN", "4: ACTIVE"), Verdict.INCOMPLETE)],  # its model is unknown
+)
+def test_of_two_outputs_in_one_file_the_later_says_whether_a_port_is_up(
+    states: tuple[str, ...], verdict: Verdict
+) -> None:
+    text = "".join(f"$ ibstatus\n{ibstatus(state=state)}" for state in states)
+    result = evaluated({"a": text})["network.ib_ports"]
+    assert (result.verdict, "port 1 is 1: DOWN" in result.message) == (verdict, verdict is Verdict.FAIL), result.message
+
+
 @pytest.mark.parametrize(("layer", "is_efa"), [("Unspecified", True), ("Ethernet", False)])
 def test_an_efa_device_is_known_by_its_name_and_its_link(layer: str, is_efa: bool) -> None:
     (device,) = output_of(ibstatus("rdmap79s0", layer=layer))["rdma"]["devices"]
