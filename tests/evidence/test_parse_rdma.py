@@ -192,6 +192,7 @@ Recommendation                     : No issue was observed
         ("Active", "LinkUp", ""),
         ("Polling", "ETH_AN_FSM_ENABLE", "mlx5_1: port 1 is 1: DOWN; expected 4: ACTIVE"),
         ("Disable", "Disabled", ""),
+        ("N/A", "N/A", ""),
     ],
 )
 def test_mlxlink_shows_whether_the_port_of_its_command_is_up(state: str, physical: str, message: str) -> None:

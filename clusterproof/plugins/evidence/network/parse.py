@@ -183,7 +183,7 @@ def read_none(text: str) -> Mapping[str, object]:
 _LINK_ROW = re.compile(r"^(State|Physical state) {1,40}: (\S.{0,60}?)[ \t]*$", re.MULTILINE)
 _DEVICE_OPTION = re.compile(r"\s(?:-d|--device)[ =]?(mlx5_\d{1,4})(?!\w)")
 _PORT_OPTION = re.compile(r"\s(?:-p|--port)[ =]?(\d{1,3})\b")
-_UP, _OFF = "Active", "Disable"  # mlxlink's words; any other means that the link is not up
+_UP, _OFF, _UNREAD = "Active", "Disable", "N/A"  # mlxlink's words; any other means that the link is not up
 _LINKS = frozenset({"linkup", "polling", "disabled", "sleep"})  # physical states that sysfs has too
 
 
@@ -200,7 +200,7 @@ def read_mlxlink(text: str) -> Mapping[str, object]:
         raise CaptureError("mlxlink does not say of which device; expected its command above it, with -d mlx5_0")
     state, physical = rows.get("State", ""), rows.get("Physical state", "")
     row: dict[str, object] = {"port": int(port[1]) if port else 1}
-    if state:
+    if state not in ("", _UNREAD):
         row["state"] = as_in_sysfs(STATES, "active" if state == _UP else "down")
     if physical.lower() in _LINKS or state == _OFF:
         row["physical_state"] = as_in_sysfs(PHYSICAL, "disabled" if state == _OFF else physical)
