@@ -163,6 +163,44 @@ def test_what_ends_among_the_groups_keeps_what_was_measured_and_says_why(run: Ru
     assert f"pairs: left out: {campaign.journal.ended}; to go on: again" in run.said
 
 
+def test_what_was_measured_before_the_cluster_is_lost_is_evaluated_and_the_run_can_go_on(run: Run) -> None:
+    left = iter(range(20))
+
+    def lost(nodes: Any) -> Reading:
+        if next(left, None) is None:
+            raise Unusable("the API server of secret-n01 does not answer")
+        return well(nodes)
+
+    made = run(Launched(lost), text=lambda text: text.replace("secret-", ""))
+    (campaign,) = made.campaigns
+    assert (len(campaign.journal.measurements), made.why_not) == (20, "")
+    assert campaign.journal.ended == "nothing more could be measured: the API server of n01 does not answer"
+    assert read(run.folder / "pairwise.jsonl").ended == campaign.journal.ended
+    assert f"pairs: left out: {campaign.journal.ended}; to go on: again" in run.said
+    (campaign,) = run(Launched(), resume=run.folder).campaigns
+    assert campaign.journal.ended == ""
+    assert set(campaign.by_node) == set(NAMES)
+
+
+def test_where_nothing_was_measured_before_the_cluster_is_lost_that_is_said(run: Run) -> None:
+    def lost(_nodes: Any) -> Reading:
+        raise Unusable("no such partition")
+
+    made = run(Launched(lost))
+    assert (made.campaigns, made.why_not) == ((), "nothing could be measured between nodes: no such partition")
+
+
+def test_nodes_that_cannot_be_released_lose_no_measurement(run: Run) -> None:
+    class Holding(Launched):
+        def __exit__(self, *_: object) -> None:
+            raise Unusable("the submit host does not answer")
+
+    (campaign,) = run(Holding()).campaigns
+    assert campaign.journal.ended == ""
+    assert campaign.groups.by_size.keys() == {4, 8, 16}
+    assert "pairs: all is measured, but the nodes may still be reserved: the submit host does not answer" in run.said
+
+
 def test_a_node_that_is_gone_when_a_run_goes_on_is_in_no_group(run: Run) -> None:
     run(Launched(), groups="")
     launched = Launched()

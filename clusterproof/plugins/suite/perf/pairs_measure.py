@@ -129,6 +129,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, journal)  # earlier measurements belong to this recording too
     writer = JournalWriter(path, journal)
+    driven: Journal | None = None
     try:
         setup.say(_announcement(journal, meter, options, path))
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
@@ -142,11 +143,27 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
     except KeyboardInterrupt:
         setup.say(f"pairs: interrupted; what was measured is kept; to go on: {setup.again}")
         raise
+    except Unusable as problem:
+        if driven:
+            setup.say(f"pairs: all is measured, but the nodes may still be reserved: {setup.text(str(problem))}")
+        else:
+            driven = _so_far(journal, path, writer, problem)
     finally:
         writer.close()
     if driven.ended:
         setup.say(f"pairs: left out: {driven.ended}; to go on: {setup.again}")
     return driven
+
+
+def _so_far(journal: Journal, path: Path, writer: JournalWriter, problem: Unusable) -> Journal:
+    """The campaign as far as it was measured before this. Raises it if nothing was, and OSError."""
+    kept = read_or_refuse(path)
+    if not kept.measurements:
+        raise problem
+    why = f"nothing more could be measured: {problem}"
+    writer.finish(why)
+    plan = replace(journal.plan, first_rounds=kept.plan.first_rounds)
+    return replace(journal, plan=plan, measurements=kept.measurements, ended=why)
 
 
 def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
