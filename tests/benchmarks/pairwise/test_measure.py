@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -180,6 +181,20 @@ def test_what_was_measured_before_the_cluster_is_lost_is_evaluated_and_the_run_c
     (campaign,) = run(Launched(), resume=run.folder).campaigns
     assert campaign.journal.ended == ""
     assert set(campaign.by_node) == set(NAMES)
+
+
+def test_what_is_on_a_disk_that_fills_up_is_evaluated(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter(range(20))
+
+    def fsync(_file: int) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.pairwise.journal.os.fsync", fsync)
+    (campaign,) = run(Launched()).campaigns
+    assert len(campaign.journal.measurements) == 20
+    file = run.folder / "pairwise.jsonl"
+    assert campaign.journal.ended == f"nothing more could be measured: {file}: No space left on device"
 
 
 def test_where_nothing_was_measured_before_the_cluster_is_lost_that_is_said(run: Run) -> None:

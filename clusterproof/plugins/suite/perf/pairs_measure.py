@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -143,27 +143,31 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
     except KeyboardInterrupt:
         setup.say(f"pairs: interrupted; what was measured is kept; to go on: {setup.again}")
         raise
-    except Unusable as problem:
-        if driven:
+    except (Unusable, OSError) as problem:
+        if driven and isinstance(problem, Unusable):
             setup.say(f"pairs: all is measured, but the nodes may still be reserved: {setup.text(str(problem))}")
         else:
             driven = _so_far(journal, path, writer, problem)
     finally:
-        writer.close()
+        with suppress(OSError):  # each line is on the disk by now, or why it is not was said
+            writer.close()
     if driven.ended:
         setup.say(f"pairs: left out: {driven.ended}; to go on: {setup.again}")
     return driven
 
 
-def _so_far(journal: Journal, path: Path, writer: JournalWriter, problem: Unusable) -> Journal:
-    """The campaign as far as it was measured before this. Raises it if nothing was, and OSError."""
+def _so_far(journal: Journal, path: Path, writer: JournalWriter, problem: Unusable | OSError) -> Journal:
+    """The campaign as far as it was measured and stored before this. Raises it if nothing was."""
     kept = read_or_refuse(path)
     if not kept.measurements:
         raise problem
-    why = f"nothing more could be measured: {problem}"
-    writer.finish(why)
+    reason = f"{path}: {problem.strerror or problem}" if isinstance(problem, OSError) else str(problem)
+    why = f"nothing more could be measured: {reason}"
+    with suppress(OSError):
+        writer.finish(why)
     plan = replace(journal.plan, first_rounds=kept.plan.first_rounds)
-    return replace(journal, plan=plan, measurements=kept.measurements, ended=why)
+    measured = replace(journal, plan=plan, measurements=kept.measurements, ended=why)
+    return replace(measured, group_plan=kept.group_plan, groups=kept.groups)
 
 
 def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
