@@ -21,8 +21,10 @@ from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
+from tests.testbed.load import tool as load_tool
 from tests.testbed.needs import needs_fi_pingpong, needs_nodes
 from tests.testbed.node import entered, with_tool, without_file
+from tests.testbed.pci import EFA_NAMES
 
 # What is run
 
@@ -195,6 +197,30 @@ def test_a_diagnostic_that_hangs_is_asked_to_end_and_its_last_words_are_kept() -
     )
     assert collector.status is Status.TIMED_OUT
     assert "dcgmi diag -r 2 -j does not end within 1 s; its last words: busy stopped by SIGINT" in collector.detail
+
+
+HANGS = """#!/bin/sh
+case "$*" in *{well}*) exec {program}-that-ends "$@" ;; esac
+exec sleep 1000
+"""
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("collector", "program", "well", "seconds", "key"),
+    [
+        ("gpu_bandwidth", "/usr/bin/nvbandwidth", "host_to_device", 19.0, "runs"),
+        ("efa_loopback", "/opt/amazon/efa/bin/fi_pingpong", min(EFA_NAMES), 6.0, "domains"),
+    ],
+)
+def test_what_was_measured_before_a_program_hangs_is_kept(
+    collector: str, program: str, well: str, seconds: float, key: str
+) -> None:
+    image = with_tool(loadable_p5(), f"{program}-that-ends", load_tool(Path(program).name))
+    image = with_tool(image, program, HANGS.format(well=well, program=program))
+    answer = evidence_of(image, collector, LoadOptions(seconds={collector: seconds}))
+    assert answer.status is Status.TIMED_OUT, answer
+    assert [run["exit"] for run in answer.value[key]][:1] == [0]
 
 
 @needs_nodes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Absent, Node
+from clusterproof.plugins.agent.tools import find
 from clusterproof.plugins.benchmarks.load import torch_copies, torch_gemm
-from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, gpu_count, measured
+from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, folders, gpu_count, measured, named
 from clusterproof.plugins.benchmarks.load.torch_python import run_with_torch, torch_python
 
 TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce")
@@ -15,13 +16,17 @@ def gpu_bandwidth(node: Node) -> object:
     gpus = gpu_count(node)
     if not gpus:
         return NONE
-    tests = TESTS if gpus > 1 else TESTS[:2]
-    timeout_s = (node.collector_s - END_S) / len(tests)
     try:
-        runs = [measured(node, "nvbandwidth", "-t", test, timeout_s=timeout_s) for test in tests]
+        find(node, "nvbandwidth", folders(node), named(node))
     except Absent as absent:
         return {"gpus": gpus, "by": "PyTorch", "runs": [copied_by_torch(node, str(absent))]}
-    return {"gpus": gpus, "by": "nvbandwidth", "runs": runs}
+    tests = TESTS if gpus > 1 else TESTS[:2]
+    timeout_s = (node.collector_s - END_S) / len(tests)
+
+    def copied(test: str) -> dict[str, object]:
+        return measured(node, "nvbandwidth", "-t", test, timeout_s=timeout_s)
+
+    return node.each("runs", tests, copied, {"gpus": gpus, "by": "nvbandwidth"})
 
 
 def copied_by_torch(node: Node, without: str) -> dict[str, object]:

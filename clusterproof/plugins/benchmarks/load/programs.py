@@ -97,8 +97,9 @@ def efa_loopback(node: Node) -> object:
     names = [name for name in dict.fromkeys(DOMAIN.findall(str(data["output"]))) if not name.endswith("-dgrm")]
     if not names and data["exit"]:
         return {"none": " ".join(str(data["output"]).split())[:200]}
-    exchanges = [{"domain": name, **exchanged(node, program, name)} for name in names[:MAX_DOMAINS]]
-    return {"command": " ".join(EXCHANGE), "domains": exchanges}
+    rows: dict[str, dict[str, object]] = {name: {"domain": name} for name in names[:MAX_DOMAINS]}
+    others = {"command": " ".join(EXCHANGE)}
+    return node.each("domains", rows, lambda name: {**rows[name], **exchanged(node, program, name)}, others)
 
 
 def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
