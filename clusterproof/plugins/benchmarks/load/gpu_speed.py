@@ -26,7 +26,8 @@ def gpu_bandwidth(node: Node) -> object:
     def copied(test: str) -> dict[str, object]:
         return measured(node, "nvbandwidth", "-t", test, timeout_s=timeout_s)
 
-    return node.each("runs", tests, copied, {"gpus": gpus, "by": "nvbandwidth"})
+    rows = {test: {"command": f"nvbandwidth -t {test}"} for test in tests}
+    return node.each("runs", rows, copied, {"gpus": gpus, "by": "nvbandwidth"})
 
 
 def copied_by_torch(node: Node, without: str) -> dict[str, object]:
