@@ -51,6 +51,20 @@ def test_another_root_is_not_asked_of_this_machine(tmp_path: Path) -> None:
     assert read_priorities(Node(str(tmp_path)), "lo") == NONE
 
 
+def test_a_pod_in_the_nodes_network_namespace_asks_the_kernel_and_another_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect_roce, "_ieee_answer", lambda _: answer(OF_3))
+    (tmp_path / "proc/1/ns").mkdir(parents=True)
+    of_node = tmp_path / "proc/1/ns/net"
+    of_node.symlink_to(Path("/proc/self/ns/net").readlink())
+    assert read_priorities(Node(str(tmp_path)), "ens1np0") == {"pfc": "00010000", "dscp": ""}
+    of_node.unlink()
+    of_node.symlink_to("net:[1]")
+    reason = {"error": "EPERM", "text": "priorities of ens1np0, in another network namespace: Operation not permitted"}
+    assert read_priorities(Node(str(tmp_path)), "ens1np0") == {"pfc": reason, "dscp": reason}
+
+
 def test_why_they_could_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> bytes:
         raise TimeoutError

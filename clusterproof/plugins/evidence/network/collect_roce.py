@@ -66,13 +66,21 @@ def _switches(node: Node, folder: str) -> str:
 
 
 def read_priorities(node: Node, interface: str) -> dict[str, object]:
-    """Whether PFC is on, one digit for each priority; and the priority of each DSCP. Empty if the driver has none."""
+    """Whether PFC is on, one digit for each priority; and the priority of each DSCP. Empty if the driver has none.
+
+    The kernel is asked in the node's own network namespace, in which a pod with hostNetwork is too.
+    """
+    of_node = node.linked("/proc/1/ns/net") if node.root else ""
+    where = f"priorities of {interface}"
     try:
-        return priorities(_ieee_answer(interface) if interface and not node.root else b"")
+        if interface and of_node and of_node != Node().linked("/proc/self/ns/net"):
+            where += ", in another network namespace"
+            raise OSError(errno.EPERM, "")
+        return priorities(_ieee_answer(interface) if interface and (of_node or not node.root) else b"")
     except OSError as problem:
         if problem.errno in WITHOUT:
             return priorities(b"")
-        why = error(OSError(problem.errno or errno.EIO, "", f"priorities of {interface}"))
+        why = error(OSError(problem.errno or errno.EIO, "", where))
         return {"pfc": why, "dscp": why}
 
 
