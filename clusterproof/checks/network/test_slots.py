@@ -34,7 +34,8 @@ def test_nic_link(node: Node) -> None:
         not_applicable("the kernel reports no PCIe link for any network device here")
     for nic in nics:
         with part:
-            majority, able = _majority(node, nic), known(lambda: nic.supported_link, None)  # noqa: B023 - called at once
+            majority = known(lambda: _majority(node, nic), None)  # noqa: B023 - called at once
+            able = known(lambda: nic.supported_link, None)  # noqa: B023
             is_worse = bool(majority and nic.link and nic.link.is_worse_than(majority))
             is_less = bool(able and nic.link and nic.link.is_worse_than(able))
             seen = f"PCIe {nic.link} on {nic.address}; expected"
@@ -90,16 +91,22 @@ def _is_meant(node: Node, nic: PciDevice) -> bool:
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
     """Whether it reports no link while others of its model do; virtual functions and suspended devices have none."""
     is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
-    return not (is_virtual or nic.is_asleep) and any(other.link for other in _nics(node) if other.model == nic.model)
+    return not (is_virtual or nic.is_asleep) and any(other.link for other in _alike(node, nic))
 
 
 def _majority(node: Node, nic: PciDevice) -> PciLink | None:
     """The link of most devices of its model here; None if no link has a majority, or its own is unknown."""
     if not nic.link:
         return None
-    links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
+    links = Counter(link for other in _alike(node, nic) if (link := other.link))
     most_common, count = links.most_common(1)[0]
     return most_common if count > sum(links.values()) * node.threshold("group.majority") else None
+
+
+def _alike(node: Node, nic: PciDevice) -> list[PciDevice]:
+    """The network devices here that are known to be of its model. Raises Incomplete if its own is unknown."""
+    model = nic.model
+    return [other for other in _known_nics(node) if readings(other, "model")[0].get("model") == model]
 
 
 LINKS = "PCIe links of network devices"

@@ -14,6 +14,7 @@ from tests.checks.network.given import efa, mlx5, port, rdma, verdict
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
 INCOMPLETE = Verdict.INCOMPLETE
+UNREAD = {"error": "EIO", "text": ""}
 
 
 @pytest.mark.parametrize(
@@ -191,6 +192,8 @@ def test_two_nodes_that_differ_are_a_concern(
         ([nic(1), nic(2), nic(3, 8, device="1023")], PASS, ""),  # another model
         ([nic(1), nic(2), nic(3, 8, port_width_max=16, port_speed_max="32.0 GT/s PCIe")], FAIL, "PCIe x8"),
         ([nic(1), nic(2), nic(3, 8, port_width_max=8, port_speed_max="32.0 GT/s PCIe")], PASS, ""),  # its slot
+        ([nic(1), nic(2), nic(3, 8, **WHOLE), nic(4, device=UNREAD)], FAIL, "PCIe x8 at 32 GT/s on 0000:03:00.0"),
+        ([nic(1), nic(2), nic(3, 8, device=UNREAD, **WHOLE)], Verdict.INCOMPLETE, "PCIe x8 at 32 GT/s on 0000:03:00.0"),
         ([], NA, "no EFA, InfiniBand or RoCE device on this node"),
     ],
 )
