@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import deduplicated
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
-from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault, estimated, pair
+from clusterproof.plugins.evidence.pairs import Failure, Kind, Measurement, PairFault, Reading, estimated, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,
@@ -137,6 +137,30 @@ def test_the_end_that_the_runs_themselves_name_is_the_failing_one() -> None:
     analysis = analyse(measurements, AnalysisSettings(MIN_EFFECT, {}, 4))
     assert (Kind.FAILING_NODE, "n001") in verdicts(analysis.findings)
     assert (Kind.FAILING_NODE, "n000") not in verdicts(analysis.findings)
+
+
+TAKEN = Reading(problem="n004 did not answer: busy: taken", failure=Failure.NOT_AT_FAULT)
+
+
+def test_a_node_that_a_job_takes_is_not_failing_though_one_run_with_it_failed() -> None:
+    made = Case(16, {}).plan
+    measurements = [
+        replace(measurement, reading=failed(measurement.pair) if measurement.round == 0 else TAKEN)
+        if "n004" in measurement.pair
+        else measurement
+        for measurement in measured(made, Cluster())
+    ]
+    finding = next(finding for finding in analyse(measurements, made.settings).findings if "n004" in finding.nodes)
+    assert (finding.kind, finding.failures) == (Kind.INCONCLUSIVE, finding.attempts)
+
+
+def test_a_link_is_not_failing_because_an_end_was_taken_twice() -> None:
+    made = Case(16, {}).plan
+    measurements = measured(made, Cluster())
+    taken = replace(measurements[3], reading=TAKEN)
+    measurements[3:4] = [taken, replace(taken, round=taken.round + 1)]
+    (finding,) = analyse(measurements, made.settings).findings
+    assert (finding.kind, finding.nodes, finding.words) == (Kind.INCONCLUSIVE, taken.pair.nodes, TAKEN.problem)
 
 
 def test_one_run_that_failed_flags_no_node() -> None:

@@ -25,6 +25,7 @@ from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measure
 MIN_NODES = 3  # with two, a slow link and a slow node cannot be distinguished
 RETESTS = 2  # concurrently with other pairs than before
 OTHER_PARTNERS = 2  # with which each end of a slow link is normal
+SAYS_NOTHING = (Failure.NO_PROGRAM, Failure.NOT_AT_FAULT)  # failures that count against no node and no link
 LIKELY = 0.5  # that an end has the usual noise: below this, a slow link stays open for that reason
 
 
@@ -43,7 +44,7 @@ def link_findings(
         if set(named_nodes) & set(pair.nodes) or nodes < MIN_NODES:
             continue
         tried = [measurement for measurement in measurements if measurement.pair == pair]
-        failed = sum(not measurement.reading.busbw_gb_per_s for measurement in tried)
+        failed = [measurement for measurement in tried if not measurement.reading.busbw_gb_per_s]
         if failed:
             findings.append(failing_link(pair, failed, len(tried)))
             continue
@@ -122,15 +123,25 @@ def _by_chance(noise: Mapping[float, float]) -> str:
     return "slow each time, as with such noise one of so many pairs is by chance; measure it more often"
 
 
-def failing_link(pair: Pair, failed: int, attempts: int) -> PairFault:
-    """A pair that failed so often, although each end works with others."""
-    if failed < 2:
-        message = "it failed once, and was not measured again often enough; measure it again"
+def failing_link(pair: Pair, failed: Sequence[Measurement], attempts: int) -> PairFault:
+    """A pair with these failures of so many attempts, although each end works with others."""
+    against = _against(failed)
+    if len(against) < 2:
+        once = "it failed once, and was not measured again often enough; measure it again"
+        message = once if against else failed[0].reading.problem
         return PairFault(
-            Kind.INCONCLUSIVE, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,)
+            Kind.INCONCLUSIVE, pair.nodes, failures=len(failed), attempts=attempts, words=message, pairs=(pair,)
         )
+    attempts -= len(failed) - len(against)
     message = "each end works with others"
-    return PairFault(Kind.FAILING_LINK, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,))
+    return PairFault(
+        Kind.FAILING_LINK, pair.nodes, failures=len(against), attempts=attempts, words=message, pairs=(pair,)
+    )
+
+
+def _against(failed: Iterable[Measurement]) -> list[Measurement]:
+    """The failures that count against a node or a link."""
+    return [measurement for measurement in failed if measurement.reading.failure not in SAYS_NOTHING]
 
 
 def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
@@ -141,17 +152,18 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     for node in failing:
         own = [measurement for measurement in measurements if node in measurement.pair.nodes]
         failed = [measurement for measurement in own if not measurement.reading.busbw_gb_per_s]
-        partners = {measurement.pair.other(node) for measurement in failed}
-        named = sum(measurement.reading.culprit == node for measurement in failed)
-        problem = next((measurement.reading.problem for measurement in failed if measurement.reading.problem), "")
-        is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(
-            measurement.reading.failure in (Failure.NO_PROGRAM, Failure.NOT_AT_FAULT) for measurement in failed
-        )
+        against = _against(failed)
+        partners = {measurement.pair.other(node) for measurement in against}
+        named = sum(measurement.reading.culprit == node for measurement in against)
+        problems = (measurement.reading.problem for measurement in against or failed)
+        attempts = len(own) - len(failed) + len(against)
+        is_sure = len(against) >= 2 and len(partners) >= 2 and 2 * len(against) >= attempts
         is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
-        kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
+        kind = Kind.FAILING_NODE if is_named else Kind.INCONCLUSIVE
+        failures, attempts = (len(against), attempts) if is_named else (len(failed), len(own))
         pairs = tuple({measurement.pair: None for measurement in failed})
-        findings.append(PairFault(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
+        words = next(filter(None, problems), "")
+        findings.append(PairFault(kind, (node,), failures=failures, attempts=attempts, words=words, pairs=pairs))
     return findings
 
 
