@@ -67,7 +67,7 @@ def say_of_group(node: Node, measured: MeasuredGroup) -> None:
 
 def say_failed(node: str, failed: Sequence[Reading], nodes: str, is_always: bool) -> None:
     """Report why measurements of a group failed: all of them, or some."""
-    named = [reading for reading in failed if reading.culprit == node]
+    named = [reading for reading in failed if reading.culprit == node and reading.failure is None]
     why = (named or failed)[-1].problem or "nothing says why"
     message = f"failed on {nodes}: {as_observed(why)}"
     fail_if(is_always and len(named) >= TIMES, f"{message}; expected every measurement to succeed")

@@ -150,3 +150,31 @@ def test_a_submit_host_that_answers_in_another_form_is_reported_in_one_line(
         measured(
             LAUNCHERS["srun"](MeterCampaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND
         )
+
+
+RESERVED = {"job": "7", "is_ours": True, "addresses": {}, "mpi": {"config": "", "listed": ""}}
+
+
+@pytest.mark.parametrize(
+    ("refused", "problem", "culprit"),
+    [
+        ({"gpu-2": "busy: Slurm reports it as ALLOCATED"}, "gpu-2 was not reached: busy: Slurm reports it as", "gpu-2"),
+        ({}, "the submit host does not answer", ""),
+    ],
+)
+def test_what_slurm_does_not_give_or_start_is_no_fault_of_the_node(
+    refused: dict[str, str], problem: str, culprit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> dict[str, object]:
+        if not asking:
+            raise Unusable("the submit host does not answer")
+        return asking.pop()
+
+    asking: list[dict[str, object]] = [{**RESERVED, "refused": refused}]
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", asked)
+    launcher = LAUNCHERS["srun"](MeterCampaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT))
+    readings: list[Reading] = []
+    launcher.measure(ROUND, lambda _, reading: readings.append(reading))
+    (reading,) = readings
+    assert (reading.failure, reading.culprit) == (Failure.NOT_AT_FAULT, culprit)
+    assert reading.problem.startswith(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -132,6 +133,8 @@ BUSY = Reading(problem="n09: busy", failure=Failure.NOT_AT_FAULT)
         ({**FOURS, ALL: [DIED_01, DIED_01]}, INCOMPLETE, "died; expected one that succeeds"),
         ({**FOURS, ALL: MISSING}, INCOMPLETE, "is not installed"),
         ({**FOURS, ALL: BUSY}, INCOMPLETE, "n09: busy"),
+        ({**FOURS, ALL: [replace(MISSING, culprit="n00")] * 2}, INCOMPLETE, "is not installed"),
+        ({**FOURS, ALL: [replace(BUSY, culprit="n00")] * 2}, INCOMPLETE, "n09: busy"),
         ({**FOURS, ALL: WRONG}, INCOMPLETE, "nothing says whose results are wrong on 16 nodes (n[00-15]);"),
         (FOURS, INCOMPLETE, "not measured: groups of 16: the run ended before their turn; expected all groups"),
     ],

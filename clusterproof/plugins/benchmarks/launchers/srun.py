@@ -86,7 +86,7 @@ class BySrun:
         for number, each in enumerate(together):
             refused = {node: NodeAnswer(reserved.refused[node]) for node in each if node in reserved.refused}
             if refused:
-                measured(each, not_reached(refused))
+                measured(each, replace(not_reached(refused), failure=Failure.NOT_AT_FAULT))
             else:
                 turns[str(number)] = (each, new_nonce())
         if not turns:
@@ -98,7 +98,7 @@ class BySrun:
             )
         except Unusable as problem:
             for each, _ in turns.values():
-                measured(each, Reading(problem=str(problem)))
+                measured(each, Reading(problem=str(problem), failure=Failure.NOT_AT_FAULT))
             return
         for key, (each, run) in turns.items():
             try:
