@@ -13,16 +13,18 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers import Measured, MeterCampaign
 from clusterproof.plugins.benchmarks.meters import MeterSettings
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import read
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import NodeGroup, Reading
 from clusterproof.plugins.suite.perf import pairs_measure
 from clusterproof.plugins.suite.perf.pairs_measure import MeasuringSetup, measure
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
+from clusterproof.plugins.suite.perf.pairs_planning import planned
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
 
 NAMES = [f"n{number:02}" for number in range(16)]
@@ -277,3 +279,19 @@ def test_figures_of_groups_are_kept_for_so_many_nodes(run: Run, tmp_path: Path) 
     again = run(Launched(), baseline=figures).campaigns[0]
     assert again.floor_of(16) == pytest.approx(0.8 * 400.0)
     assert again.floor_of(15) is None
+
+
+def test_what_the_pairs_are_compared_with_is_known_by_most_nodes_and_not_by_the_first() -> None:
+    def node(name: str, devices: int) -> Node:
+        efa = [{"name": f"rdmap{at}s0", "vendor": "1d0f", "device": "efa2", "ports": []} for at in range(devices)]
+        rdma = {"rdma": Collected(Status.READ, {"devices": efa})}
+        return Node(Target(name, instance_type="p5.48xlarge"), NodeEvidence(name, rdma))
+
+    nodes = [node("n0", 31), node("n1", 32), node("n2", 32)]
+    facts = ClusterFacts(
+        Cluster("c", "ssh", tuple(node.target for node in nodes)),
+        NodeEvidence("c"),
+        {node.name: node for node in nodes},
+    )
+    journal = planned(nodes, OPTIONS, facts, {})
+    assert (journal.about["key"]["efa"], Campaign(journal).floor_gb_per_s is None) == (32, False)

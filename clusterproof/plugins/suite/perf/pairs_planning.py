@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import log
@@ -74,7 +75,7 @@ def planned(
         made = replace(made, mesh=MeshLimits(*(cluster.threshold(f"rdma_mesh.{name}") for name in MESH_SHARES)))
     if made.asked:
         made = replace(made, asked=tuple(pair for pair in made.asked if set(pair) <= set(names)))
-    key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(first), settings.ranks_per_node)
+    key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(nodes), settings.ranks_per_node)
     about = {"meter": meter.name, "key": asdict(key), "stack": asdict(_stack(first))}
     if options.groups:
         about |= {"groups": options.groups, "no_groups": _why_no_groups(meter)}
@@ -99,7 +100,7 @@ def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterS
     )
     size = settings.size_bytes
     if meter.is_collective and not size:
-        size = size_bytes_for(first.type_name, _efa(first), ranks, first.catalog, settings.collective)
+        size = size_bytes_for(first.type_name, _efa(nodes), ranks, first.catalog, settings.collective)
     return meter, replace(settings, ranks_per_node=ranks, size_bytes=size)
 
 
@@ -111,7 +112,14 @@ def _expected(node: Node, what: str) -> int:
     return (node.catalog.accelerators(node.type_name) or 0) if what == "gpus" else 0
 
 
-def _efa(node: Node) -> int:
+def _efa(nodes: Sequence[Node]) -> int:
+    """How many EFA devices most of those that were reached have; of two numbers that as many have, the larger."""
+    present = [node for node in nodes if not node.evidence.unreached] or nodes
+    counts = Counter(map(_efa_of, present))
+    return max(counts, key=lambda count: (counts[count], count))
+
+
+def _efa_of(node: Node) -> int:
     try:
         return len(node.efa_devices)
     except (Incomplete, NotApplicable):
