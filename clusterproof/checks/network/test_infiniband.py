@@ -124,10 +124,11 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     if not port.is_active or _is_usual_in_group(node, device, port):
         return
     is_degraded = readings(port, "link_layer")[0].get("link_layer") == INFINIBAND and ONE_LANE in port.rate
-    usual = max((_gbps(deviation.usual) for deviation in deviations), default=0.0)
-    usual = max(usual, _usual_of(like, node)) if is_degraded else usual
-    assert gbps >= usual or (not is_degraded and _is_renumbered(node, device, port)), (
-        f"{port.label} at {port.rate}; expected {usual:g} Gb/s, like most ports of its model"
+    elsewhere = max((_gbps(deviation.usual) for deviation in deviations), default=0.0)
+    here = _usual_of(like, node) if is_degraded else 0.0
+    as_usual = "as on most nodes" if elsewhere >= here else "like most ports of its model here"
+    assert gbps >= max(elsewhere, here) or (not is_degraded and _is_renumbered(node, device, port)), (
+        f"{port.label} at {port.rate}; expected {max(elsewhere, here):g} Gb/s, {as_usual}"
     )
     most = max(like, default=0.0)
     seen = f"{port.label} at {port.rate}; expected {most:g} Gb/s, like {like[most]} ports of its model here"
