@@ -56,9 +56,8 @@ def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
 
 def _is_software(entry: Mapping[str, Any]) -> bool:
     """Whether it has no vendor; if that was not read, whether its name is that of soft RoCE or soft iWARP."""
-    if entry.get("vendor") is None:
-        return str(entry.get("name")).startswith(SOFTWARE_NAMES)
-    return entry["vendor"] == ""
+    is_unread = entry.get("vendor") is None
+    return str(entry.get("name")).startswith(SOFTWARE_NAMES) if is_unread else bool(entry["vendor"] == "")
 
 
 @collected_by()
