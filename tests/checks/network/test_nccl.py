@@ -138,6 +138,16 @@ def test_a_log_of_nccom_proves_what_it_has_numbers_of(text: str, verdict: Verdic
     assert message in result.message
 
 
+MANY = "".join(f"2026-Jul-21 ERROR TDRV:{at} failed to read a counter\n" for at in range(40))
+
+
+def test_wrong_results_are_said_rather_than_other_errors() -> None:
+    text = nccom_log(f"{MANY}Rank 3: data mismatch at element 7\nAvg bus bandwidth:      39.5000GB/s\n")
+    result = nccom_says(text)
+    assert result.verdict is FAIL
+    assert result.message.startswith("Rank 3: data mismatch at element 7 (and 15 more); expected no error")
+
+
 @pytest.mark.parametrize(
     ("command", "busbw", "verdict"),
     [

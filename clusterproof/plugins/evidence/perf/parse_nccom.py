@@ -92,7 +92,7 @@ def _collector(
         "unit": word,
         "rows": [_converted(row, unit) for row in rows[:MAX_ROWS]],
         "avg_busbw_gb_per_s": None if average is None else round(average * unit, 6),
-        "problems": problems[:MAX_PROBLEMS],
+        "problems": sorted(problems, key=lambda line: "mismatch" not in line.lower())[:MAX_PROBLEMS],
         "exit": exit_status(text),
     }
     return {"nccom": {"logs": [log]}}
