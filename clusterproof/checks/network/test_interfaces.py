@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differences, differing, usual_of
-from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface
+from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight]
@@ -83,10 +84,12 @@ def test_nic_uniform(node: Node) -> None:
 
     Remedy (investigate): Install the other nodes' firmware version; replace the node if its devices differ.
     """
-    for read in HARDWARE.values():
+    for name, read in HARDWARE.items():
         with part:
-            read(node)
-    deviations = differences(node, "network hardware", _hardware)
+            values = [*each(read(node), lambda value: value())]
+            odd = _unusual(node, name, values)
+            concern_if(odd, odd)
+    deviations = differences(node, HARDWARE_OF_GROUP, _hardware)
     concern_if(deviations, describe(deviations))
     if not any(_hardware(node).values()):
         not_applicable("no RDMA device and no physical interface on this node")
@@ -127,22 +130,35 @@ def _hardware(node: Node) -> Mapping[str, str | None]:
     hardware: dict[str, str | None] = dict.fromkeys(HARDWARE)
     for name, read in HARDWARE.items():
         with suppress(Incomplete, NotApplicable):
-            hardware[name] = ", ".join(sorted(set(read(node)))) or None
+            hardware[name] = ", ".join(sorted({value() for value in read(node)} - {""})) or None
     return hardware
 
 
-def _drivers(node: Node) -> list[str]:
+def _unusual(node: Node, name: str, values: Iterable[str]) -> str:
+    """Those of a node's values that most nodes have nothing like, if others here are unread; empty if none."""
+    usual = usual_of(node, HARDWARE_OF_GROUP, _hardware, name, None)
+    if usual is None or _hardware(node)[name]:
+        return ""
+    odd = sorted({*values} - {"", *usual.value.split(", ")})
+    return f"{name} {', '.join(odd)}; expected {usual.value} {usual.how_many}" if odd else ""
+
+
+def _drivers(node: Node) -> list[Callable[[], str]]:
     """`ena`, `mlx5_core (4)`: EKS attaches interfaces of EC2's network to a node as its pods need addresses."""
     counts = Counter(interface.driver for interface in node.interfaces)
-    return [driver if driver == ENA else f"{driver} ({count})" for driver, count in counts.items() if driver]
+    drivers = [driver if driver == ENA else f"{driver} ({count})" for driver, count in counts.items() if driver]
+    return [partial(str, driver) for driver in drivers]
 
 
-HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
-    "EFA devices are": lambda node: [device.model for device in node.efa_devices],
-    "RDMA devices are": lambda node: [device.model for device in node.ib_devices],
-    "RDMA firmware is": lambda node: [
-        f"{device.device} {device.firmware}" for device in node.rdma_devices if device.firmware
-    ],
+def _firmware(device: RdmaDevice) -> str:
+    return f"{device.device} {device.firmware}" if device.firmware else ""
+
+
+HARDWARE_OF_GROUP = "network hardware"
+HARDWARE: Mapping[str, Callable[[Node], list[Callable[[], str]]]] = {  # by device, as one may be unread
+    "EFA devices are": lambda node: [partial(getattr, device, "model") for device in node.efa_devices],
+    "RDMA devices are": lambda node: [partial(getattr, device, "model") for device in node.ib_devices],
+    "RDMA firmware is": lambda node: [partial(_firmware, device) for device in node.rdma_devices],
     "interfaces are of": _drivers,
 }
 

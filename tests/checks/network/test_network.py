@@ -212,3 +212,15 @@ def test_an_address_that_the_kernel_found_elsewhere_is_reported(duplicates: list
 def test_counters_that_were_not_reported_for_a_device_are_no_pass() -> None:
     reports = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
     assert verdict("network.efa_counters", reports).verdict is Verdict.INCOMPLETE
+
+
+def test_a_firmware_that_no_other_node_has_is_named_beside_one_that_is_unread() -> None:
+    def evidence(name: str, *firmware: Any) -> NodeEvidence:
+        devices = [{**mlx5(at, port()), "firmware": version} for at, version in enumerate(firmware)]
+        return node(name, **rdma(*devices), interfaces={"names": [], "physical": []})
+
+    others = [evidence(f"n{at}", "28.39.1002", "28.39.1002") for at in (1, 2, 3)]
+    result = result_of("network.nic_uniform", evidence("n0", "22.31.1014", UNREAD), *others)
+    assert "RDMA firmware is 1021 22.31.1014; expected 1021 28.39.1002 as on 3 of 3 nodes" in result.message
+    assert result.verdict is INCOMPLETE
+    assert "expected" not in result_of("network.nic_uniform", evidence("n0", "28.39.1002", UNREAD), *others).message
