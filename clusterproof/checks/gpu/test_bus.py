@@ -101,7 +101,7 @@ def test_gpu_numa(node: Node) -> None:
     with suppress(NotApplicable):  # too few nodes to compare with
         deviations = differences(node, NUMA, numa_nodes, absent=None)
         concern_if(deviations, describe(deviations))
-        is_meant = not deviations  # as all nodes have it
+        is_meant = not deviations and are_at_usual_addresses(node)  # as all nodes have it
     is_whole = counts.total() == len(gpus) and not _of_unknown_kind(node, "is_nvidia_gpu")
     mean = counts.total() / max(len(counts), 1)
     if is_whole and mean.is_integer() and len(set(counts.values())) > 1 and not is_meant:
@@ -110,6 +110,13 @@ def test_gpu_numa(node: Node) -> None:
 
 
 NUMA = "NUMA nodes of the GPUs"
+
+
+def are_at_usual_addresses(node: Node) -> bool:
+    """Whether most nodes have a GPU at the address of each GPU here that is on a NUMA node."""
+    own = numa_nodes(node)
+    is_usual = (value is None or usual_of(node, NUMA, numa_nodes, name, None) for name, value in own.items())
+    return len(own) == len(gpus_of(node)) and all(is_usual)
 
 
 def numa_nodes(node: Node) -> Values:

@@ -199,6 +199,14 @@ def test_a_node_whose_gpus_are_shared_unevenly_stays_a_concern_beside_one_that_i
     assert (result.verdict is Verdict.CONCERN, message in result.message) == (bool(message), True), result.message
 
 
+@pytest.mark.parametrize("unlike", [{"address": "0000:6a:00.0"}, {"address": UNKNOWN}])
+def test_gpus_that_no_other_node_has_at_these_addresses_are_not_as_on_all_nodes(unlike: dict[str, Any]) -> None:
+    own, *others = (bus(0, 0, 0, 0, 1, 1, 1, 1) for _ in range(3))
+    own["devices"][4] |= {**unlike, "numa": 0}
+    result = result_of("gpu.gpu_numa", *(node(f"n{n}", pci=pci) for n, pci in enumerate((own, *others))))
+    assert "5 GPUs on NUMA node 0, 3 GPUs on NUMA node 1; expected 4 on each" in result.message
+
+
 @pytest.mark.parametrize(
     ("driver", "modules", "verdict"),
     [
