@@ -78,11 +78,22 @@ def test_gpu_driver(node: Node) -> None:
 
     Remedy (fix configuration): Blacklist nouveau (modprobe.d and the initial RAM disk), then reboot the node.
     """
-    gpus = gpus_of(node)
+    gpus: tuple[PciDevice, ...] = ()
+    with part:
+        gpus = gpus_of(node)
     for gpu in gpus:
         with part:  # that no driver holds it is another check's finding
-            fail_if(gpu.driver not in ("", DRIVER), f"{gpu.driver[:40]} holds {gpu.address[:20]}; expected {DRIVER}")
-    concern_if("nouveau" in node.modules, "nouveau is loaded alongside nvidia; expected not loaded")
+            address = known(lambda: gpu.address[:20], "a GPU")  # noqa: B023 - called at once
+            fail_if(gpu.driver not in ("", DRIVER), f"{gpu.driver[:40]} holds {address}; expected {DRIVER}")
+    if gpus or readings(node, "gpus_on_bus")[1]:
+        evaluate_nouveau(node, has_gpus=bool(gpus))
+
+
+def evaluate_nouveau(node: Node, *, has_gpus: bool) -> None:
+    """A concern if nouveau is loaded on a node that has GPUs, as is known where NVIDIA's driver is loaded too."""
+    modules = node.modules
+    seen = f"nouveau is loaded{' alongside nvidia' if DRIVER in modules else ''}"
+    concern_if("nouveau" in modules and (has_gpus or DRIVER in modules), f"{seen}; expected not loaded")
 
 
 @evidence("nvidia-smi topo -m; cat /sys/bus/pci/devices/*/numa_node")

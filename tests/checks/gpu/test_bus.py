@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
@@ -221,3 +222,34 @@ def test_gpus_that_no_other_node_has_at_these_addresses_are_not_as_on_all_nodes(
 def test_nvidia_s_driver_holds_the_gpus(driver: Any, modules: list[str], verdict: Verdict) -> None:
     rdma = {"devices": [], "modules": modules, "uverbs": [], "nvidia_taint": ""}
     assert evaluated("gpu.gpu_driver", gpus=[GPU], pci=bus(0, driver=driver), rdma=rdma).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("gpu", "modules", "message"),
+    [
+        ({"vendor": UNKNOWN}, ["nvidia", "nouveau"], "nouveau is loaded alongside nvidia; expected not loaded"),
+        ({"class": UNKNOWN}, ["nvidia", "nouveau"], "nouveau is loaded alongside nvidia; expected not loaded"),
+        ({"address": UNKNOWN, "driver": "nouveau"}, ["nouveau"], "nouveau holds a GPU; expected nvidia"),
+        ({"driver": "vfio-pci"}, ["nouveau"], "nouveau is loaded; expected not loaded"),
+    ],
+)
+def test_another_driver_of_gpus_is_named_whatever_the_bus_says(
+    gpu: dict[str, Any], modules: list[str], message: str
+) -> None:
+    rdma = {"devices": [], "modules": modules, "uverbs": [], "nvidia_taint": ""}
+    assert message in evaluated("gpu.gpu_driver", gpus=[GPU], pci={"devices": [{**ON_BUS, **gpu}]}, rdma=rdma).message
+
+
+@pytest.mark.parametrize(
+    ("pci", "modules", "message"),
+    [
+        (Collected(Status.TIMED_OUT), ["nvidia", "nouveau"], "concern: nouveau is loaded alongside nvidia"),
+        (Collected(Status.TIMED_OUT), ["nouveau"], "pci"),  # of a node that may have no GPU
+        ({"devices": []}, ["nvidia", "nouveau"], "no NVIDIA GPU on the PCI bus"),
+    ],
+)
+def test_nouveau_beside_nvidia_is_a_concern_unless_the_bus_shows_no_gpu(
+    pci: object, modules: list[str], message: str
+) -> None:
+    rdma = {"devices": [], "modules": modules, "uverbs": [], "nvidia_taint": ""}
+    assert message in evaluated("gpu.gpu_driver", gpus=[GPU], pci=pci, rdma=rdma).message
