@@ -96,6 +96,15 @@ LIBRARIES = {"libnccl.so.2": [{"path": "/usr/lib/libnccl.so.2", "bytes": 0}]}
 VERSIONS = {"container": "", "libraries": LIBRARIES}
 MISSING_PLUGIN = [{"path": "/usr/lib/slurm/x.so", "bytes": 0, "need": "required"}]
 
+RAN_OUT = {"gpu": "3", "status": "fail", "messages": [{"text": "row remapping has failed", "severity": UNREAD}]}
+UNKNOWN_END = {"gpu": "2", "status": UNREAD, "messages": []}
+DIAG = {"version": "4.1", "exit": 0, "complete": True, "runtime_error": "", "gpus": 8}
+
+
+def diag(*tests: object) -> dict[str, Any]:
+    """Two runs of DCGM's diagnostic, the second with these tests, of the first nothing is known."""
+    return {"dcgm_diag": {"logs": [{**DIAG, "tests": UNREAD}, {**DIAG, "tests": list(tests)}]}}
+
 
 @pytest.mark.parametrize(
     ("check", "collectors", "target", "words"),
@@ -177,6 +186,12 @@ MISSING_PLUGIN = [{"path": "/usr/lib/slurm/x.so", "bytes": 0, "need": "required"
             },
             {},
             "2 commands without completion; expected 0",
+        ),
+        (
+            "gpu.dcgm_diag",
+            diag({"name": "a", "results": UNREAD}, {"name": "memory", "results": [UNKNOWN_END, RAN_OUT]}),
+            {},
+            "memory on GPU 3: fail: row remapping has failed; expected every test to pass",
         ),
         ("network.efa_count", {"rdma": {"devices": uverbs(31)}}, {"expect": {"efa": 32}}, "31 EFA devices"),
     ],

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts_logs import DiagLog, DiagTest, Result
 
@@ -74,13 +74,14 @@ def require_run(log: DiagLog) -> None:
 def require_end(log: DiagLog) -> None:
     """Raise Incomplete if the log of a run is cut."""
     if not has_error(log) and (not log.is_complete or not log.tests):
-        last = log.tests[-1].name if log.tests else "its heading"
+        last = known(lambda: log.tests[-1].name, "a test") if log.tests else "its heading"
         incomplete(f"the dcgmi diag log stops after {last}; expected the complete table")
 
 
 def require_success(log: DiagLog) -> None:
     """Raise Incomplete if dcgmi exited with an error that nothing in its log explains."""
-    if log.exit and not has_error(log) and not in_words([log], ("fail", "warn", *NOT_PASSED)):
+    is_explained = has_error(log) or in_words([log], ("fail", "warn", *NOT_PASSED))
+    if log.exit and is_read(log) and not is_explained:
         incomplete(f"every test passed, but dcgmi exited with status {log.exit}; expected 0")
 
 
@@ -93,6 +94,14 @@ def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
         return
     if ran_on and max(ran_on) < due:
         incomplete(f"dcgmi diag ran on {number_of(max(ran_on), 'GPU')}; expected {due}")
+
+
+def is_read(log: DiagLog) -> bool:
+    """Whether it is known how all tests of a run ended."""
+    tests = readings(log, "tests")[0].get("tests")
+    results = [readings(test, "results")[0].get("results") for test in tests or ()]
+    statuses = (readings(result, "status")[0] for of_test in results for result in of_test or ())
+    return tests is not None and None not in results and all(statuses)
 
 
 def has_error(log: DiagLog) -> bool:
@@ -109,13 +118,16 @@ def in_words(
     logs: Iterable[DiagLog], statuses: tuple[str, ...], counts: Callable[[Result], bool] = lambda _: True
 ) -> str:
     """The results with one of these statuses: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
-    results = ((test, result) for log in logs for test in log.tests for result in test.ending(statuses))
-    return listed(_description(test, result) for test, result in results if counts(result))
+    tests = (test for of_log in each(logs, lambda log: log.tests) for test in of_log)
+    ended = each(tests, lambda test: (test, test.ending(statuses)))
+    return listed(_description(test, result) for test, results in ended for result in results if counts(result))
 
 
 def _description(test: DiagTest, result: Result) -> str:
     where = f" on {'GPU ' * result.device[:1].isdecimal()}{result.device}" if result.device else ""
-    severities = listed(filter(None, (severity_in_words(message.severity) for message in result.reported)))
+    degrees = map(severity_in_words, each(result.reported, lambda message: message.severity))
+    severities = listed(filter(None, degrees))
     severity = f" ({severities})" if severities else ""
-    why = " ".join(message.text.strip() for message in result.reported).replace("; expected ", ", expected ")
+    texts = each(result.reported, lambda message: message.text.strip())
+    why = " ".join(texts).replace("; expected ", ", expected ")
     return f"{known(lambda: test.name, 'a test')}{where}: {result.status}{severity}" + (f": {why}" if why else "")

@@ -10,6 +10,7 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     boolean,
+    each,
     integer,
     known,
     number,
@@ -187,8 +188,9 @@ class Result(Reported):
 
     @property
     def xids(self) -> tuple[int, ...]:
-        """The Xids that came while the test ran, where it complains of nothing else. Raises Incomplete."""
-        matches = [_XID.match(message.text) for message in self.reported]
+        """The Xids that came while the test ran, where it is known to complain of nothing else."""
+        texts = (readings(message, "text")[0].get("text", "") for message in self.reported)
+        matches = [_XID.match(text) for text in texts]
         return tuple(int(match[1]) for match in matches if match) if all(matches) else ()
 
 
@@ -204,7 +206,8 @@ class DiagTest(Reported):
 
         Raises Incomplete.
         """
-        results = tuple(result for result in self.results if result.status in statuses)
+        ended = each(self.results, lambda result: (result, result.status))
+        results = tuple(result for result, status in ended if status in statuses)
         single = tuple(result for result in results if result.device or result.reported)
         return single or results
 
