@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differences
@@ -36,7 +37,9 @@ def test_gpu_paths(node: Node) -> None:
     """
     nearest_by_gpu = {gpu: paths.nearest_nics for gpu, paths in node.gpu_paths.items()}
     path_by_gpu = {gpu: path for gpu, (path, _) in nearest_by_gpu.items() if path}
+    unread = unread_places(node, nearest_by_gpu)
     if not path_by_gpu:
+        require(unread)
         not_applicable("no GPU shares the PCI bus with a network device")
     most_common, count = Counter(path_by_gpu.values()).most_common(1)[0]
     nic_groups = {nics for path, nics in nearest_by_gpu.values() if path == most_common}
@@ -47,6 +50,17 @@ def test_gpu_paths(node: Node) -> None:
             is_far = NEAREST_FIRST.index(path) > NEAREST_FIRST.index(most_common)
             concern_if(is_far, f"{gpu} has no network device nearer than {path}; {as_most}")
     compare(node, "PCIe paths of GPUs", nearest)
+    require(unread)
+
+
+def unread_places(node: Node, nearest_by_gpu: Mapping[str, tuple[str, object]]) -> list[Incomplete | NotApplicable]:
+    """Why it is unknown what some devices are, or how far a GPU is from those of other host bridges."""
+    unread = [why for device in of_unread_kind(node) for why in unread_kind(device)]
+    for device in readings(node, "pci_devices")[0].get("pci_devices", ()):
+        reading, why = readings(device, "address", "numa")
+        path, _ = nearest_by_gpu.get(reading.get("address", ""), ("known", ()))
+        unread += why if not path else []
+    return unread
 
 
 def nearest(node: Node) -> Values:
@@ -77,6 +91,7 @@ def test_pcie_switches(node: Node) -> None:
     """
     kinds = by_kind(node)
     unread = [why for device in of_unread_kind(node) for why in unread_kind(device)]
+    unread += [why for switch in node.pci_switches for why in readings(switch.port, "address")[1]]
     if not kinds:
         require(unread)
         not_applicable("no PCIe switch above a GPU or network device is present and awake")
@@ -109,7 +124,7 @@ def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
     busy = busy_addresses(node)
     unread = {bridge for device in of_unread_kind(node) for bridge in device.path or ()}
     switches = defaultdict(list)
-    for switch in node.pci_switches:
+    for switch in filter(attrgetter("is_placed"), node.pci_switches):
         reading, _ = readings(switch.port, "model", "path")
         load = BUSY if busy.intersection(switch.gpus) else IDLE if switch.gpus else NO_GPU
         load = UNREAD if switch.port.address in unread else load
@@ -119,8 +134,9 @@ def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
 
 
 def of_unread_kind(node: Node) -> list[PciDevice]:
-    """The devices with a known place on the bus of which it is unread whether they are GPUs or network devices."""
-    placed = (device for device in node.pci_devices if readings(device, "path")[0].get("path"))
+    """The devices with a known place on the bus of which it is unread what they are: a GPU, a network device, which."""
+    devices = readings(node, "pci_devices")[0].get("pci_devices", ())
+    placed = (device for device in devices if readings(device, "path")[0].get("path"))
     return [
         device for device in placed if unread_kind(device) and not readings(device, "function_of")[0].get("function_of")
     ]

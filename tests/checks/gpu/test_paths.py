@@ -60,10 +60,34 @@ ONE_NIC = [device("n", 0, "pci0 r0 u0 n0"), *(device("g", number, f"pci0 r0 u0 g
         (pairs(2)[::2], NA, "no GPU shares the PCI bus with a network device"),
         ([], NA, "no GPU shares the PCI bus with a network device"),
         (pairs(path=None), NA, "nothing here says what is above PCI devices"),
+        (pairs(address=UNKNOWN), INCOMPLETE, "address could not be read"),
     ],
 )
 def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdict: Verdict, message: str) -> None:
     expect(result_of("gpu.gpu_paths", node("gpu001", devices)), verdict, message)
+
+
+@pytest.mark.parametrize(
+    ("unread", "verdict", "message"),
+    [
+        ({}, INCOMPLETE, "concern: 0000:43:00.0 has no network device nearer than PHB; expected PIX, as 3 of 4 GPUs"),
+        ({"path": ["pci0", "r9"]}, INCOMPLETE, "class could not be read"),  # it may be the network device of that GPU
+    ],
+)
+@pytest.mark.parametrize("key", ["class", "address"])
+def test_a_gpu_far_from_network_devices_is_named_beside_a_device_of_unread_kind(
+    unread: dict[str, Any], verdict: Verdict, message: str, key: str
+) -> None:
+    odd = {**device("n", 9, "pci0 r7 u7 n9"), key: UNKNOWN, **unread}
+    message = message.replace("class", key)
+    result = result_of("gpu.gpu_paths", node("gpu001", [*pairs(3), FAR, odd]))
+    expect(result, verdict, message)
+    assert ("nearer than" in result.message) is not bool(unread)
+
+
+def test_a_gpu_whose_numa_node_is_unread_has_no_known_path_to_other_host_bridges() -> None:
+    devices = [*pairs(3), device("g", 3, "pci1 r9", numa=UNKNOWN)]
+    expect(result_of("gpu.gpu_paths", node("gpu001", devices)), INCOMPLETE, "numa could not be read")
 
 
 @pytest.mark.parametrize(
@@ -132,9 +156,18 @@ def test_a_switch_has_the_link_that_both_ends_can_have_and_others_of_its_kind_do
     ("narrow", "message"), [(NARROW, "concern: PCIe x8 at 32 GT/s on the switch u1"), ({}, "class")]
 )
 def test_a_switch_is_judged_beside_a_device_of_unread_kind(narrow: dict[str, Any], message: str) -> None:
-    devices = [*pairs(3), device("n", 9, "pci0 r9", **{"class": UNKNOWN})]
-    evidence = node("gpu001", devices, switches=[switch(0), switch(1, **narrow), switch(2)])
-    expect(result_of("gpu.pcie_switches", evidence), INCOMPLETE, message)
+    for key in ("class", "address"):
+        devices = [*pairs(3), device("n", 9, "pci0 r9", **{key: UNKNOWN})]
+        evidence = node("gpu001", devices, switches=[switch(0), switch(1, **narrow), switch(2)])
+        expect(result_of("gpu.pcie_switches", evidence), INCOMPLETE, message.replace("class", key))
+
+
+def test_a_switch_is_judged_beside_one_whose_address_is_unread() -> None:
+    switches = [switch(0, address=UNKNOWN), switch(1, **NARROW), switch(2)]
+    message = "concern: PCIe x8 at 32 GT/s on the switch u1"
+    expect(result_of("gpu.pcie_switches", node("gpu001", pairs(3), switches=switches)), INCOMPLETE, message)
+    alone = node("gpu001", pairs(3), switches=[switch(0, address=UNKNOWN)])
+    expect(result_of("gpu.pcie_switches", alone), INCOMPLETE, "address could not be read")
 
 
 def test_a_switch_above_a_device_of_unread_kind_is_not_held_against_others() -> None:

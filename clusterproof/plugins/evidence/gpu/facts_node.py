@@ -19,10 +19,10 @@ from clusterproof.plugins.evidence.fact import (
     limited,
     list_collected_as,
 )
-from clusterproof.plugins.evidence.field import objects, optional, readings, table
+from clusterproof.plugins.evidence.field import objects, optional, readings, require, table
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml, is_unsupported
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
-from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of
+from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of, unread_kind
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -178,6 +178,8 @@ def gpu_paths(node: Node) -> Mapping[str, Paths]:
     captured = {label: paths for label, paths in reported.items() if paths is not None}
     by_gpu = captured or paths_of(node.pci_devices)
     if not by_gpu and node.gpus_on_bus:
+        placed = (device for device in node.pci_devices if readings(device, "path")[0].get("path"))
+        require(why for device in placed for why in unread_kind(device))
         raise NotApplicable(NO_PATHS)
     return by_gpu
 

@@ -187,16 +187,20 @@ class Paths(Reported):
 
     gpus = Field(table)
     nics = Field(table)
+    others = Field(optional(table))  # devices of unread kind; None in captures
 
     @property
     def nearest_nics(self) -> tuple[str, frozenset[str]]:
-        """The shortest distance to a network device, and the devices at that distance; empty if none is known."""
-        return _nearest(self.nics)
+        """The shortest distance to a network device, and the devices at that distance.
+
+        Empty if none is known, or a device of unread kind is nearer.
+        """
+        return _nearest(self.nics, self.others or {})
 
     @property
     def nearest_gpus(self) -> tuple[str, frozenset[str]]:
         """The same for other GPUs."""
-        return _nearest(self.gpus)
+        return _nearest(self.gpus, self.others or {})
 
 
 @record
@@ -207,23 +211,32 @@ class PciSwitch:
     gpus: tuple[str, ...]
     nics: tuple[str, ...]
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether its address is known, and so what is below."""
+        return bool(readings(self.port, "address")[0])
+
 
 def unread_kind(device: PciDevice) -> list[Incomplete | NotApplicable]:
-    """Why it is unknown whether it is a GPU or a network device; empty if it is known."""
-    return readings(device, "is_nvidia_gpu", "is_nic")[1]
+    """Why it is unknown whether it is a GPU or a network device, and which; empty if that is known."""
+    return readings(device, "address", "is_nvidia_gpu", "is_nic")[1]
 
 
 def switches_of(ports: Iterable[PciDevice], devices: Iterable[PciDevice]) -> tuple[PciSwitch, ...]:
-    """The switches among these ports that have a device below that is known to be a GPU or a network device."""
-    gpus, nics = _placed(device for device in devices if not unread_kind(device))
+    """The switches among these ports that have a device below that is known to be a GPU or a network device.
+
+    Also those whose address, and so what is below, is unread.
+    """
+    gpus, nics, _ = _placed(devices)
     switches = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
-    return tuple(switch for switch in switches if switch.gpus or switch.nics)
+    return tuple(switch for switch in switches if switch.gpus or switch.nics or not switch.is_placed)
 
 
 def paths_of(devices: Iterable[PciDevice]) -> Mapping[str, Paths]:
     """The paths of each GPU, ordered by address; none for a GPU whose place on the bus is unknown."""
-    gpus, nics = _placed(devices)
-    return {gpu.address: Paths({"gpus": _from(gpu, gpus), "nics": _from(gpu, nics)}) for gpu in gpus}
+    gpus, nics, others = _placed(devices)
+    kinds = {"gpus": gpus, "nics": nics, "others": others}
+    return {gpu.address: Paths({kind: _from(gpu, of_kind) for kind, of_kind in kinds.items()}) for gpu in gpus}
 
 
 def path_between(location: Location, other: Location) -> str | None:
@@ -236,24 +249,32 @@ def path_between(location: Location, other: Location) -> str | None:
     return "PIX" if max(len(location.within), len(other.within)) - shared <= 1 else "PXB"
 
 
-def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location]]:
-    """The location of GPUs and network devices, as far as it is known, ordered by address. Raises Incomplete."""
+def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location], list[Location]]:
+    """The location of GPUs, network devices and devices of unread kind, as far as it is known, ordered by address."""
     gpus: list[Location] = []
     nics: list[Location] = []
+    others: list[Location] = []
     for device in devices:
         reading, _ = readings(device, "path", "numa", "function_of")
-        if reading.get("path") and not reading.get("function_of"):  # virtual functions come and go
-            location = Location(device.address, frozenset(reading["path"]), reading.get("numa", -1))
-            gpus += [location] if device.is_nvidia_gpu else []
-            nics += [location] if device.is_nic else []
+        if not reading.get("path") or reading.get("function_of"):  # virtual functions come and go
+            continue
+        within, numa = frozenset(reading["path"]), reading.get("numa", -1)
+        if unread_kind(device):
+            others.append(Location(f"device {len(others)} of unread kind", within, numa))
+            continue
+        location = Location(device.address, within, numa)
+        gpus += [location] if device.is_nvidia_gpu else []
+        nics += [location] if device.is_nic else []
     return (
         sorted(limited(gpus, GPUS), key=lambda location: location.address),
         sorted(limited(nics, NICS), key=lambda location: location.address),
+        others,
     )
 
 
 def _below(port: PciDevice, locations: Iterable[Location]) -> tuple[str, ...]:
-    return tuple(location.address for location in locations if port.address in location.within)
+    address = readings(port, "address")[0].get("address")
+    return tuple(location.address for location in locations if address in location.within)
 
 
 def _from(gpu: Location, others: Iterable[Location]) -> Mapping[str, str]:
@@ -261,6 +282,8 @@ def _from(gpu: Location, others: Iterable[Location]) -> Mapping[str, str]:
     return {address: path for address, path in paths.items() if path}
 
 
-def _nearest(paths: Mapping[str, object]) -> tuple[str, frozenset[str]]:
+def _nearest(paths: Mapping[str, object], others: Mapping[str, object]) -> tuple[str, frozenset[str]]:
     path = next((path for path in NEAREST_FIRST if path in paths.values()), "")
+    if path and not {*NEAREST_FIRST[: NEAREST_FIRST.index(path)]}.isdisjoint(others.values()):
+        return "", frozenset()
     return path, frozenset(name for name, own in paths.items() if own == path)
