@@ -147,7 +147,7 @@ def _applies(rule: EnvironmentRule, node: Node) -> bool:
     if rule.where in ("efa", "no-efa"):
         return _has_efa(node) == (rule.where == "efa")
     if rule.where == "fabric":
-        return bool(node.rdma_devices)
+        return _uses_rdma(node)
     if rule.where in ("infiniband", "roce"):
         layers = set() if node.efa_devices else node.active_link_layers
         return (INFINIBAND in layers) == (rule.where == "infiniband") and bool(layers)
@@ -159,7 +159,8 @@ def _applies(rule: EnvironmentRule, node: Node) -> bool:
 
 
 def _has_efa(node: Node) -> bool:
-    return bool(node.efa_devices) or node.expected("efa") > 0
+    """Whether it has EFA devices, or should have some. Raises Incomplete if that is unknown."""
+    return bool(readings(node, "efa_devices")[0].get("efa_devices")) or node.expected("efa") > 0
 
 
 def _known(node: Node) -> InstanceType:

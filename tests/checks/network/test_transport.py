@@ -71,6 +71,23 @@ def test_where_no_efa_is_attached_what_asks_for_it_is_out_of_place(
     assert verdict("network.transport_plan", collectors, instance_type=instance_type).verdict is says
 
 
+@pytest.mark.parametrize(
+    ("on_bus", "name", "value", "message"),
+    [
+        (1, "NCCL_NET_PLUGIN", "none", "NCCL does not load the plugin that uses EFA"),
+        (1, "NCCL_NET_GDR_LEVEL", "LOC", "all that the network sends and receives is copied through host memory"),
+        (0, "NCCL_NET", "AWS Libfabric", "NCCL may use no other network than EFA"),
+    ],
+)
+def test_the_bus_shows_whether_a_node_has_efa_where_its_driver_was_not_asked(
+    on_bus: int, name: str, value: str, message: str
+) -> None:
+    collectors = environment((name, value, 1))
+    del collectors["rdma"]
+    collectors["pci"] = {"devices": [{"vendor": "1d0f", "device": "efa2", "class": "020000"}] * on_bus}
+    assert message in verdict("network.transport_plan", collectors, instance_type="g5.16xlarge").message
+
+
 @pytest.mark.parametrize("unread", ["file", "line", "conditional", "name", "value"])
 def test_a_variable_of_which_a_value_is_unread_hides_no_other(unread: str) -> None:
     collectors = environment(("NCCL_DEBUG", "INFO", 1), ("NCCL_NET_PLUGIN", "none", 2))
