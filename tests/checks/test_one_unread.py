@@ -68,6 +68,15 @@ NIC_LINK: dict[str, Any] = {
     "port_speed_max": "32.0 GT/s PCIe",
     "power": "",
 }
+ALLOWANCE = {"interfaces": [{"name": UNREAD, "counters": {"conntrack_allowance_exceeded": [30000, 30000]}}]}
+DOWN = mlx5(0, port(state="1: DOWN", physical_state="3: LinkErrorRecovery"))
+
+
+def rails(third: dict[str, Any], *, name: object = "mlx5_0") -> dict[str, Any]:
+    """Three InfiniBand devices, the first of this name, the port of the third with other values."""
+    return {"devices": [{**mlx5(0, port()), "name": name}, mlx5(1, port()), mlx5(2, port(**third))]}
+
+
 SWITCH = {"address": "0000:dc:00.0", "vendor": "10de", "device": "22a3", "class": "068000", "driver": ""}
 NO_DRIVER = {"init": "DRIVER_NOT_LOADED", "init_s": 0.1, "driver": None, "count": 0, "gpus": []}
 GONE = [gpu(0, pci="0000:53:00.0"), gpu(1, pci="0000:54:00.0"), gpu(2, pci="0000:aa:00.0")]
@@ -193,6 +202,33 @@ def diag(*tests: object) -> dict[str, Any]:
             {},
             "memory on GPU 3: fail: row remapping has failed; expected every test to pass",
         ),
+        ("network.ib_ports", {"rdma": {"devices": [{**DOWN, "name": UNREAD}]}}, {}, "port 1 is 1: DOWN; expected 4"),
+        ("network.ib_errors", {"rdma": rails({"symbol_errors": UNREAD}), "boot": {}}, {}, "symbol_errors could not be"),
+        ("network.ena_allowance", {"ena_counters": ALLOWANCE}, {}, "an interface: conntrack_allowance_exceeded 30000"),
+        (
+            "storage.ebs_limits",
+            {"ebs": {"volumes": [{"name": UNREAD, "serial": "vol05", "volume_iops_us": 10**12}]}},
+            {},
+            "a volume (vol-05): above the volume's IOPS for 1000000 s",
+        ),
+        (
+            "storage.ebs_limits",
+            {"ebs": {"volumes": [{"name": "nvme0", "volume_iops_us": UNREAD}]}, "boot": {}},
+            {},
+            "volume_iops_us could not be read",
+        ),
+        (
+            "storage.nvme_scratch",
+            {"nvme": disks({"name": UNREAD, "disks": []})},
+            {},
+            "no disk on a controller; expected",
+        ),
+        (
+            "storage.nvme_scratch",
+            {"nvme": disks({"disks": [{"used_by": [], "mounted": [], "kib": 1, "name": UNREAD}]})},
+            {},
+            "not mounted: a disk; expected every local disk",
+        ),
         ("network.efa_count", {"rdma": {"devices": uverbs(31)}}, {"expect": {"efa": 32}}, "31 EFA devices"),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value and " " not in value else "",
@@ -241,3 +277,31 @@ def test_a_gpu_that_the_bus_has_lost_is_named_where_a_capture_lists_another_devi
     result = result_of("gpu.gpu_count", twice, instance_type=P5, expect={"gpus": 3})
     assert result.verdict is Verdict.FAIL
     assert "the PCI bus does not show GPU 2 at 0000:aa:00.0" in result.message
+
+
+@pytest.mark.parametrize(
+    ("check", "third", "words"),
+    [
+        (
+            "network.ib_ports",
+            {"rate": "200 Gb/sec (2X NDR)"},
+            "mlx5_2: port 1 at 200 Gb/sec (2X NDR); expected 400 Gb/s",
+        ),
+        ("network.ib_link_layer", {"link_layer": "Ethernet"}, "mlx5_2 port 1 is Ethernet; expected InfiniBand as on 3"),
+    ],
+)
+def test_a_port_unlike_those_of_other_nodes_is_named_beside_a_device_without_a_name(
+    check: str, third: dict[str, Any], words: str
+) -> None:
+    own = node("n0", boot=boot(), rdma=rails(third, name=UNREAD))
+    result = result_of(check, own, *(node(f"n{number}", boot=boot(), rdma=rails({})) for number in (1, 2, 3)))
+    assert words in result.message
+    assert "name could not be read" in result.message
+
+
+@pytest.mark.parametrize("check", ["network.ib_ports", "network.ib_link_layer"])
+def test_a_port_of_unread_number_that_other_nodes_may_show_to_be_odd_is_no_pass(check: str) -> None:
+    odd = {"port": UNREAD, "state": "1: DOWN", "physical_state": "3: Disabled", "link_layer": "Ethernet"}
+    own = node("n0", boot=boot(), rdma=rails(odd))
+    result = result_of(check, own, *(node(f"n{number}", boot=boot(), rdma=rails({})) for number in (1, 2, 3)))
+    assert result.verdict is Verdict.INCOMPLETE, result.message

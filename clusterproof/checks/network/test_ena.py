@@ -11,7 +11,7 @@ from clusterproof.plugins.core.typed import TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import at_least_one, known
+from clusterproof.plugins.evidence.field import at_least_one, known, readings
 from clusterproof.plugins.evidence.network.facts import Counters
 from clusterproof.plugins.evidence.node import Node
 
@@ -48,7 +48,7 @@ def test_ena_allowance(node: Node) -> None:
         with part:
             excess = _above(interface, counter, limit, period_s, looked_s, uptime_s)
             if excess:
-                above.append(f"{interface.name}: {counter} {excess}")
+                above.append(f"{_label(interface)}: {counter} {excess}")
                 exceeded.add(limit)
     expected = " and ".join(f"{limit:g}" for limit in sorted(exceeded))
     concern_if(above, f"{', '.join(above)}; expected at most {expected} in {period_s:g} s")
@@ -70,7 +70,7 @@ def _above(
 ) -> str:
     """By how much one allowance was exceeded; empty if that is usual. Raises Incomplete."""
     if counter not in counters.counters:
-        incomplete(f"{counters.name}: its driver does not report {counter}", cause="not reported by ENA's driver")
+        incomplete(f"{_label(counters)}: its driver does not report {counter}", cause="not reported by ENA's driver")
     total = _named(counters, lambda: counters.total(counter))
     with part:  # what cannot be followed has its total
         went = _named(counters, lambda: counters.counted(counter)) or 0
@@ -86,4 +86,9 @@ def _named(counters: Counters, fact: Callable[[], T]) -> T:
     try:
         return fact()
     except Incomplete as why:
-        incomplete(f"{counters.name}: {why}", cause=why.cause)
+        incomplete(f"{_label(counters)}: {why}", cause=why.cause)
+
+
+def _label(counters: Counters) -> str:
+    """The interface's name; a word for one whose name was not read."""
+    return str(readings(counters, "name")[0].get("name", "an interface"))

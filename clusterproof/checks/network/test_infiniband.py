@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import (
@@ -15,7 +16,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, usual_of
 from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
@@ -86,17 +87,19 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     assert ib_device.ports, "no port; expected at least one"
     used = [port for port in ib_device.ports if not _is_disabled(port)]
     for port in ib_device.ports:
-        if port not in used:
-            evaluate_disabled(node, ib_device, port)
+        with part:
+            if port not in used:
+                evaluate_disabled(node, ib_device, port)
     if not used:
         not_applicable("every port is disabled, or of Ethernet and without a link")
-    unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
-    is_shared = all(_has_peers(node, ib_device, port, USES, _uses) for port in used if port.label in unused)
+    uses = [*each(used, lambda port: (port, is_unused_everywhere(node, ib_device, port)))]
+    unused = [port for port, is_unused in uses if is_unused]
+    is_shared = all(_has_peers(node, ib_device, port, USES, _uses) for port in unused)
     where = ", here and on all nodes that report it" if is_shared else " beside active ports"
-    seen = f"no link of {', '.join(unused)} (Polling){where}, and it never lost one"
+    seen = f"no link of {', '.join(port.label for port in unused)} (Polling){where}, and it never lost one"
     concern_if(unused, f"{seen}; expected 4: ACTIVE, or 3: Disabled for ports without a cable")
-    for port in used:
-        if port.label in unused:
+    for port, is_unused in uses:
+        if is_unused:
             continue
         with part:
             assert port.is_active, f"{port.label} is {port.state}; expected 4: ACTIVE"
@@ -140,21 +143,17 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
 
 def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether a port has no link on any node of the group, while other ports here have one."""
+    if _use(port) != UNUSED or not any(_use(other) == USED for _, other in _ports(node)):
+        return False
     is_alike = len(node.group.counts(USES, _uses).get(_name(device, port), ())) == 1
     counts_none = readings(port, "link_downed")[0].get("link_downed") == 0  # ibstatus shows no counters
-    may_be_unused = is_alike if _has_peers(node, device, port, USES, _uses) else counts_none
-    return may_be_unused and _use(port) == UNUSED and any(_use(other) == USED for _, other in _ports(node))
+    return is_alike if _has_peers(node, device, port, USES, _uses) else counts_none
 
 
 def _has_peers(node: Node, device: RdmaDevice, port: Port, what: str, read: Callable[[Node], Values]) -> bool:
     """Whether other nodes of the group report this for the same port."""
     reporting = node.group.counts(what, read).get(_name(device, port), Counter()).total()
     return reporting >= int(node.threshold("group.compared_nodes"))
-
-
-def _uses(node: Node) -> Values:
-    """The use of each port of a node; None if that is unknown."""
-    return {_name(device, port): _use(port) for device, port in _ports(node)}
 
 
 def _use(port: Port) -> str | None:
@@ -235,22 +234,15 @@ def _kind(device: RdmaDevice, port: Port) -> str:
     return f"{of_device['model']} {layer['link_layer']}" if layer and of_device else ""
 
 
-def _rates(node: Node) -> Values:
-    return {_name(device, port): _rate(port) for device, port in _ports(node)}
-
-
-def _states(node: Node) -> Values:
-    """Whether each port is active or disabled; None if it is neither, or that is unknown."""
-    return {_name(device, port): _state(port) for device, port in _ports(node)}
-
-
 def _state(port: Port) -> str | None:
+    """Whether a port is active or disabled; None if it is neither, or that is unknown."""
     reading, _ = readings(port, "is_active", "is_disabled")
     return "ACTIVE" if reading.get("is_active") else "Disabled" if reading.get("is_disabled") else None
 
 
 def _name(device: RdmaDevice, port: Port) -> str:
-    return f"{device.name} {port.label}"
+    """`mlx5_0 port 1`. Raises Incomplete."""
+    return f"{device.name} port {port.number}"
 
 
 def _gbps(rate: str) -> float:
@@ -271,6 +263,15 @@ def _rate(port: Port) -> str | None:
     return f"{reading['gbps']:g} Gb/s" if reading.get("is_active") and "gbps" in reading else None
 
 
+def _by_name(node: Node, read: Callable[[Port], str | None]) -> Values:
+    """A value of each port, by its name; ports without one are findings of their own node."""
+    every = ((readings(device, "name")[0], readings(port, "number")[0], port) for device, port in _ports(node))
+    return {f"{of['name']} port {own['number']}": read(port) for of, own, port in every if of and own}
+
+
+_uses, _rates, _states = (partial(_by_name, read=read) for read in (_use, _rate, _state))
+
+
 @evidence("cat /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
 def test_ib_link_layer(node: Node) -> None:
     """InfiniBand port link layer.
@@ -288,12 +289,11 @@ def test_ib_link_layer(node: Node) -> None:
     fail_if(turned, describe(turned))
     undecided = [deviation for deviation in deviations if deviation.own == ETHERNET and not deviation.usual]
     concern_if(undecided, describe(undecided))
-    require(why for device in node.ib_devices for port in device.ports for why in readings(port, "link_layer")[1])
+    require(why for device in node.ib_devices for why in readings(device, "name", "ports")[1])
+    require(why for _, port in _ports(node) for why in readings(port, "number", "link_layer")[1])
 
 
 def _link_layers(node: Node) -> Mapping[str, str | None]:
     """The link layer of each port; None if unknown."""
-    return {
-        f"{device.name} {port.label} is": readings(port, "link_layer")[0].get("link_layer")
-        for device, port in _ports(node)
-    }
+    layers = _by_name(node, lambda port: readings(port, "link_layer")[0].get("link_layer"))
+    return {f"{name} is": layer for name, layer in layers.items()}

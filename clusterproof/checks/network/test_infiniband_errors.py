@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from math import inf
+
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.network.facts import RdmaDevice
 from clusterproof.plugins.evidence.node import Node
@@ -30,7 +33,7 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
     most_lost, most_garbled = map(
         node.threshold, ("infiniband.link_downed_per_day", "infiniband.symbol_errors_per_hour")
     )
-    days, hours = (max(1.0, node.boot.uptime_s / one_s) for one_s in (DAY_S, HOUR_S))  # at least one of a young node
+    days, hours = (max(1.0, uptime_s(node) / one_s) for one_s in (DAY_S, HOUR_S))  # at least one of a young node
     for port in ib_device.ports:
         with part:
             lost = counted(port.link_downed)
@@ -40,6 +43,14 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
             garbled = counted(port.symbol_errors)
             seen = f"{port.label} had {garbled} symbol errors since boot"
             concern_if(garbled > most_garbled * hours, f"{seen}; expected at most {most_garbled:.0f} an hour")
+    node.boot.uptime_s  # noqa: B018 - raises why a rate is unknown
+
+
+def uptime_s(node: Node) -> float:
+    """The seconds since boot; infinite, so that no rate is too high, if they are unknown."""
+    with suppress(Incomplete):
+        return node.boot.uptime_s
+    return inf
 
 
 def counted(errors: int | None) -> int:

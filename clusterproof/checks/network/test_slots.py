@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
@@ -35,18 +36,17 @@ def test_nic_link(node: Node) -> None:
     for nic in nics:
         with part:
             majority = known(lambda: _majority(node, nic), None)  # noqa: B023 - called at once
-            able = known(lambda: nic.supported_link, None)  # noqa: B023
+            able = known(lambda: nic.supported_link, None)  # noqa: B023 - called at once
+            address = known(lambda: nic.address, "a network device")  # noqa: B023 - called at once
             is_worse = bool(majority and nic.link and nic.link.is_worse_than(majority))
             is_less = bool(able and nic.link and nic.link.is_worse_than(able))
-            seen = f"PCIe {nic.link} on {nic.address}; expected"
+            seen = f"PCIe {nic.link} on {address}; expected"
             fail_if(is_worse and is_less, f"{seen} {majority}, like most of its model here")
             concern_if(is_worse and not able, f"{seen} {majority}, like most of its model here")
             concern_if(is_less and not is_worse and not _is_meant(node, nic), f"{seen} {able}, which both ends support")
             require(readings(nic, "width", "speed")[1])
             if not nic.link and _is_alone_without(node, nic):
-                incomplete(
-                    f"the kernel reports no PCIe link for {nic.address}; expected one, as for others of its model"
-                )
+                incomplete(f"the kernel reports no PCIe link for {address}; expected one, as for others of its model")
     elsewhere = differing(node, LINKS, _links)
     concern_if(elsewhere, describe(elsewhere))
 
@@ -61,12 +61,13 @@ def test_nic_numa(node: Node) -> None:
     Remedy (investigate): Compare the slots and the firmware settings (NUMA nodes per socket, SNC) with a healthy node.
     """
     nics = _nics(node)
-    nowhere = [nic.address for nic in nics if readings(nic, "numa")[0].get("numa", 0) < 0]
-    seen = f"no NUMA node is reported for {', '.join(nowhere)}"
+    nowhere = [nic for nic in nics if readings(nic, "numa")[0].get("numa", 0) < 0]
+    named = (readings(nic, "address")[0].get("address", "a network device") for nic in nowhere)
+    seen = f"no NUMA node is reported for {', '.join(named)}"
     concern_if(0 < len(nowhere) < len(nics), f"{seen}; expected one, as for the other network devices")
     elsewhere = differing(node, "NUMA nodes of network devices", _numa)
     concern_if(elsewhere, describe(elsewhere))
-    require(why for nic in nics for why in readings(nic, "numa")[1])
+    require(why for nic in nics for why in readings(nic, "address", "numa")[1])
 
 
 def _nics(node: Node) -> list[PciDevice]:
@@ -76,9 +77,12 @@ def _nics(node: Node) -> list[PciDevice]:
     return nics
 
 
-def _known_nics(node: Node) -> list[PciDevice]:
-    """The same, for a comparison: what is unknown of other devices is a finding of their own node."""
-    return [device for device in node.pci_devices if readings(device, "is_nic")[0].get("is_nic")]
+def _known_nics(node: Node) -> Iterator[tuple[str, PciDevice]]:
+    """The same by address, for a comparison: what is unknown of other devices is a finding of their own node."""
+    for device in node.pci_devices:
+        reading, unread = readings(device, "address", "is_nic")
+        if not unread and reading["is_nic"]:
+            yield reading["address"], device
 
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:
@@ -91,33 +95,33 @@ def _is_meant(node: Node, nic: PciDevice) -> bool:
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
     """Whether it reports no link while others of its model do; virtual functions and suspended devices have none."""
     is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
-    return not (is_virtual or nic.is_asleep) and any(other.link for other in _alike(node, nic))
+    return not (is_virtual or nic.is_asleep) and any(other.link for other in _of_its_model(node, nic))
 
 
 def _majority(node: Node, nic: PciDevice) -> PciLink | None:
     """The link of most devices of its model here; None if no link has a majority, or its own is unknown."""
     if not nic.link:
         return None
-    links = Counter(link for other in _alike(node, nic) if (link := other.link))
+    links = Counter(link for other in _of_its_model(node, nic) if (link := other.link))
     most_common, count = links.most_common(1)[0]
     return most_common if count > sum(links.values()) * node.threshold("group.majority") else None
 
 
-def _alike(node: Node, nic: PciDevice) -> list[PciDevice]:
-    """The network devices here that are known to be of its model. Raises Incomplete if its own is unknown."""
+def _of_its_model(node: Node, nic: PciDevice) -> Iterator[PciDevice]:
+    """The network devices known to be of its model, and itself. Raises Incomplete."""
     model = nic.model
-    return [other for other in _known_nics(node) if readings(other, "model")[0].get("model") == model]
+    return (other for other in _nics(node) if readings(other, "model")[0].get("model") == model)
 
 
 LINKS = "PCIe links of network devices"
 
 
 def _links(node: Node) -> Values:
-    nics = _known_nics(node)
-    return {f"PCIe link of {nic.address}": str(link) if (link := nic.link) and link.is_whole else None for nic in nics}
+    links = ((address, nic.link) for address, nic in _known_nics(node))
+    return {f"PCIe link of {address}": str(link) if link and link.is_whole else None for address, link in links}
 
 
 def _numa(node: Node) -> Values:
     """By address; None if it is unknown."""
-    reported = [(nic.address, readings(nic, "numa")[0]) for nic in _known_nics(node)]
+    reported = [(address, readings(nic, "numa")[0]) for address, nic in _known_nics(node)]
     return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in reported}

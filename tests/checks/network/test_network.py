@@ -13,8 +13,7 @@ from tests.builders.recordings import node
 from tests.checks.network.given import efa, mlx5, port, rdma, verdict
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
-INCOMPLETE = Verdict.INCOMPLETE
-UNREAD = {"error": "EIO", "text": ""}
+INCOMPLETE, UNREAD = Verdict.INCOMPLETE, {"error": "EIO", "text": ""}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,15 @@ def test_two_nodes_that_differ_are_a_concern(
         ([nic(1), nic(2), nic(3, 8, port_width_max=16, port_speed_max="32.0 GT/s PCIe")], FAIL, "PCIe x8"),
         ([nic(1), nic(2), nic(3, 8, port_width_max=8, port_speed_max="32.0 GT/s PCIe")], PASS, ""),  # its slot
         ([nic(1), nic(2), nic(3, 8, **WHOLE), nic(4, device=UNREAD)], FAIL, "PCIe x8 at 32 GT/s on 0000:03:00.0"),
-        ([nic(1), nic(2), nic(3, 8, device=UNREAD, **WHOLE)], Verdict.INCOMPLETE, "PCIe x8 at 32 GT/s on 0000:03:00.0"),
+        ([nic(1), nic(2), nic(3, 8, device=UNREAD, **WHOLE)], INCOMPLETE, "PCIe x8 at 32 GT/s on 0000:03:00.0"),
+        (
+            [nic(1, device=UNREAD), nic(2), nic(3, 8, **WHOLE), nic(4)],
+            FAIL,
+            "0000:03:00.0; expected x16 at 32 GT/s, like",
+        ),
+        ([nic(1), nic(2, device=UNREAD), nic(3, 8, **WHOLE)], INCOMPLETE, "expected x16 at 32 GT/s, which both ends"),
+        ([nic(1, 8, device=UNREAD, **WHOLE)], INCOMPLETE, "expected x16 at 32 GT/s, which both ends support"),
+        ([nic(1), nic(2), nic(3, 8, address=UNREAD, **WHOLE)], FAIL, "x8 at 32 GT/s on a network device; expected x16"),
         ([], NA, "no EFA, InfiniBand or RoCE device on this node"),
     ],
 )
@@ -201,6 +208,23 @@ def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], s
     result = verdict("network.nic_link", {"pci": {"devices": nics}})
     assert result.verdict is says, result.message
     assert message in result.message
+
+
+@pytest.mark.parametrize(
+    ("check", "own", "words"),
+    [
+        ("nic_link", nic(3, 8), "PCIe link of 0000:03:00.0 x8 at 32 GT/s; expected x16 at 32 GT/s as on 3 of 4 nodes"),
+        ("nic_numa", nic(3, numa=1), "NUMA node of 0000:03:00.0 1; expected 0 as on 3 of 4 nodes"),
+        ("nic_numa", nic(3, numa=-1, address=UNREAD), "no NUMA node is reported for a network device; expected one"),
+    ],
+)
+def test_a_network_device_unlike_the_others_is_named_beside_one_without_an_address(
+    check: str, own: dict[str, Any], words: str
+) -> None:
+    others = (node(f"n{number}", pci={"devices": [nic(1), nic(2), nic(3)]}) for number in (1, 2, 3))
+    devices = [nic(1, address=UNREAD), nic(2), own]
+    result = result_of(f"network.{check}", node("n0", pci={"devices": devices}), *others)
+    assert (result.verdict, words in result.message) == (INCOMPLETE, True), result.message
 
 
 @pytest.mark.parametrize(("duplicates", "says"), [(["fe80::1"], CONCERN), ([], NA)])
