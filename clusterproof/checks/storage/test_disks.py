@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from clusterproof.plugins.catalog.instance_types import machine_row
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_pair
@@ -36,13 +38,13 @@ def test_nvme_scratch(node: Node) -> None:
     if not (expected or local):
         not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")
     fail_if(len(local) + unknown < expected, f"{len(local)} local NVMe disks; expected {expected}")
-    disks = [*each(local, lambda controller: (controller.label, controller.disks))]
+    disks = [*each(local, lambda controller: (known(lambda: controller.label, "a controller"), controller.disks))]
     bare = ", ".join(label for label, has in disks if not has)
     fail_if(bare, f"no disk on {bare}; expected one on each controller")
-    every = [disk for _, has in disks for disk in has]
-    empty = ", ".join(filter(None, each(every, lambda disk: disk.name if disk.kib == 0 else "")))
+    every = [(known(lambda: disk.name, "a disk"), disk) for _, has in disks for disk in has]  # noqa: B023 - at once
+    empty = ", ".join(filter(None, each(every, lambda row: row[0] if row[1].kib == 0 else "")))
     fail_if(empty, f"{empty} has a capacity of 0; expected its model's capacity")
-    unused = ", ".join(filter(None, each(every, lambda disk: "" if disk.mounted else disk.name)))
+    unused = ", ".join(filter(None, each(every, lambda row: "" if row[1].mounted else row[0])))
     concern_if(unused, f"not mounted: {unused}; expected every local disk in a mounted file system")
 
 
@@ -97,7 +99,7 @@ def test_ebs_limits(node: Node) -> None:
     except Absent:
         not_applicable("no EBS volume")
     limit_s, period_s = node.threshold("ebs.exceeded_s"), node.threshold("ebs.period_s")
-    periods = max(1.0, node.boot.uptime_s / period_s)
+    periods = max(1.0, known(lambda: node.boot.uptime_s, inf) / period_s)
     above = []
     limits = [(volume, name) for volume in volumes for name in LIMITS]
     for volume, limit, exceeded_s in each(limits, lambda pair: (pair[0], LIMITS[pair[1]], getattr(*pair) / 1e6)):

@@ -89,8 +89,10 @@ class EbsVolume(Reported):
 
     @property
     def label(self) -> str:
-        """`nvme0 (vol-0546d3c3b0af0bf6d)`. Raises Incomplete."""
-        return f"{self.name} (vol-{self.serial.removeprefix('vol').removeprefix('-')})"
+        """`nvme0 (vol-0546d3c3b0af0bf6d)`, as far as it is known."""
+        reading, _ = readings(self, "name", "serial")
+        serial = reading.get("serial", "").removeprefix("vol").removeprefix("-")
+        return " ".join((reading.get("name", "a volume"), *([f"(vol-{serial})"] if serial else [])))
 
 
 def is_network(type_: str) -> bool:
@@ -99,9 +101,7 @@ def is_network(type_: str) -> bool:
 
 
 def written_to(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """The mounts that jobs can fill and that answer, each file system once. The root volume and /dev/shm have their own
-    checks.
-    """
+    """The mounts that jobs can fill and that answer, each file system once; / and /dev/shm have their own checks."""
     alive = [mount for mount in each(reversed(mounts), _if_written_to) if mount]
     by_source = {_served_from(mount): mount for mount in alive}
     return tuple(reversed(by_source.values()))
