@@ -229,6 +229,12 @@ def diag(*tests: object) -> dict[str, Any]:
             {},
             "not mounted: a disk; expected every local disk",
         ),
+        (
+            "neuron.nccom",
+            {"nccom": {"logs": [{"command": "nccom-test", "problems": [], "exit": 1, "rows": UNREAD}]}},
+            {"instance_type": "trn1.32xlarge"},
+            "nccom-test exited with status 1",
+        ),
         ("network.efa_count", {"rdma": {"devices": uverbs(31)}}, {"expect": {"efa": 32}}, "31 EFA devices"),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value and " " not in value else "",

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.wording import report, require_whole_log
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
@@ -152,7 +152,8 @@ def test_devices_answer(node: Node) -> None:
         incomplete("neuron-ls is not installed here (aws-neuronx-tools); expected it to list every device")
     with part:
         assert neuron_ls.exit == 0, f"neuron-ls says {neuron_ls.output.strip()[-200:]}; expected {due}"
-    missing = sorted({device.index for device in node.neuron_devices} - {device.index for device in _listed(node)})
+    run = each(node.neuron_devices, lambda device: device.index)
+    missing = sorted(set(run) - {device.index for device in _listed(node)})
     named = ", ".join(str(index) for index in missing)
     assert not missing, f"neuron-ls does not list device {named}; expected all {len(node.neuron_devices)}"
 
@@ -176,18 +177,16 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
     """
     if len(node.neuron_devices) == 1:
         not_applicable("a single device has no link")
-    own = set(neuron_device.connected) - {neuron_device.index}
+    own = set(neuron_device.connected) - {*readings(neuron_device, "index")[0].values()}
     linked = ", ".join(str(index) for index in sorted(own)) or "none"
     is_torus = node.neuron_devices_due == node.threshold("neuron.torus_devices")
     links = int(node.threshold("neuron.torus_links")) if is_torus else 1
     fail_if(
         len(own) < links, f"linked with {linked}; expected {f'{links} devices' if is_torus else 'others of the node'}"
     )
-    one_sided = sorted(
-        other.index
-        for other in node.neuron_devices
-        if other.index in own and neuron_device.index not in linked_with(other, neuron_device.index)
-    )
+    index = neuron_device.index
+    others = each(node.neuron_devices, lambda other: (other.index, linked_with(other, index)))
+    one_sided = sorted(number for number, its_links in others if number in own and index not in its_links)
     named = ", ".join(str(index) for index in one_sided)
     assert not one_sided, f"linked with {named}, which reports no link back; expected both ends to report the link"
 

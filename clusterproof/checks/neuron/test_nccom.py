@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import below_median, report_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NccomLog
@@ -50,11 +50,12 @@ def require_end(log: NccomLog) -> None:
     """Raise Incomplete if a log without an error proves nothing."""
     if readings(log, "problems")[0].get("problems"):
         return
-    if not log.rows:
-        incomplete("nccom-test measured nothing; expected a row for each size")
     with part:
+        if not log.rows:
+            incomplete("nccom-test measured nothing; expected a row for each size")
         if log.avg_busbw_gb_per_s is None:
-            incomplete(f"the log ends after {log.rows[-1].size_bytes} bytes; expected its line `Avg bus bandwidth`")
+            last = known(lambda: f"{log.rows[-1].size_bytes} bytes", "an unknown size")
+            incomplete(f"the log ends after {last}; expected its line `Avg bus bandwidth`")
     with part:
         silent = [row.size_bytes for row in log.rows if row.time_us is None or row.busbw_gb_per_s is None]
         if silent:
@@ -69,10 +70,16 @@ def busbw(node: Node) -> Mapping[str, float]:
     A log that does not show what was run is left out.
     """
     slowest: dict[str, float] = {}
-    for log in (log for log in node.nccom.logs if log.rows and log.command):
-        largest = max(row.size_bytes for row in log.rows)
-        name = f"{log.command}, {largest} bytes"
-        for row in log.rows:
-            if row.size_bytes == largest and row.busbw_gb_per_s is not None:
-                slowest[name] = min(row.busbw_gb_per_s, slowest.get(name, row.busbw_gb_per_s))
+    for measured in each(node.nccom.logs, largest_message):
+        for name, speed in measured.items():
+            slowest[name] = min(speed, slowest.get(name, speed))
     return slowest
+
+
+def largest_message(log: NccomLog) -> Mapping[str, float]:
+    """The slowest bandwidth of its largest message, by command and size; empty if it shows none. Raises Incomplete."""
+    if not (log.command and log.rows):
+        return {}
+    largest = max(row.size_bytes for row in log.rows)
+    speeds = [row.busbw_gb_per_s for row in log.rows if row.size_bytes == largest and row.busbw_gb_per_s is not None]
+    return {f"{log.command}, {largest} bytes": min(speeds)} if speeds else {}

@@ -14,7 +14,7 @@ from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, node
 
 FAIL, INCOMPLETE, NA, PASS = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE, Verdict.PASS
-ABSENT = Collected(Status.ABSENT)
+ABSENT, UNREAD = Collected(Status.ABSENT), {"error": "EIO", "text": ""}
 
 
 def device(index: int, *connected: int) -> dict[str, Any]:
@@ -103,6 +103,12 @@ def test_neuron_ls_that_hangs_fails_where_nothing_else_of_the_devices_is_known()
             FAIL,
             "Neuron device 0: linked with 1, which reports no link back",
         ),
+        (
+            [device(0, 1), device(1, 1, 2), {**device(2, 1), "index": UNREAD}],
+            FAIL,
+            "Neuron device 0: linked with 1, which reports no link back",
+        ),
+        ([{**device(0), "index": UNREAD}, device(1, 0)], FAIL, "linked with none; expected others of the node"),
     ],
 )
 def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, message: str) -> None:
@@ -122,6 +128,13 @@ def test_a_process_is_named_with_each_device_that_it_holds() -> None:
     listed = [{"neuron_device": index, "neuron_processes": holds if index else []} for index in range(3)]
     result = evaluated("no_leftover_processes", device(0), neuron_ls={"exit": 0, "output": json.dumps(listed)})
     assert result.message == "python3 (pid 4711) on devices 1, 2; expected no process on 1 device"
+
+
+def test_a_device_that_neuron_ls_does_not_list_is_named_beside_one_whose_number_is_unread() -> None:
+    devices = [{**device(0), "index": UNREAD}, device(1), device(2)]
+    listing = '[{"neuron_device": 0}, {"neuron_device": 2}]'
+    result = evaluated("devices_answer", *devices, neuron_ls={"exit": 0, "output": listing})
+    assert (result.verdict, "neuron-ls does not list device 1; expected" in result.message) == (FAIL, True)
 
 
 @pytest.mark.parametrize(
