@@ -40,10 +40,12 @@ def test_numa(node: Node) -> None:
     )
     if len(sockets) < 2:
         not_applicable("all CPUs are in one NUMA node")
-    largest_kib = max(socket.memory_kib for socket in sockets)
+    sizes = [*each(sockets, lambda socket: (socket, socket.memory_kib))]
+    largest_kib = max((kib for _, kib in sizes), default=0)
     spread = node.threshold("memory.numa_differs_percent")
     least_kib = largest_kib * (1 - spread / 100)
-    short = [f"node {s.node} has {s.memory_kib / 2**20:.0f} GiB" for s in sockets if s.memory_kib < least_kib]
+    little = [(known(lambda: f"node {socket.node}", "a node"), kib) for socket, kib in sizes if kib < least_kib]  # noqa: B023 - at once
+    short = [f"{node_name} has {kib / 2**20:.0f} GiB" for node_name, kib in little]
     most = f"{largest_kib / 2**20:.0f} GiB like the largest node, within {spread:.0f} %"
     concern_if(short, f"{', '.join(short)}; expected {most}")
 

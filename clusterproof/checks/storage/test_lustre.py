@@ -106,14 +106,15 @@ def test_lustre_striping(node: Node) -> None:
 
     Remedy (fix configuration): Stripe new files wider (lfs setstripe -c -1 FOLDER). Existing files stay as they are.
     """
-    by_path = {folder.path: folder for folder in node.checkpoint_folders}
+    by_path = dict(each(node.checkpoint_folders, lambda folder: (folder.path, folder)))
     if not node.policy.checkpoints:
         not_applicable("the policy names no checkpoint folder")
     with part:
         unread = ", ".join(path for path in node.policy.checkpoints if path not in by_path)
         if unread:
             incomplete(f"the striping of {unread} was not collected; expected evidence collected with this policy")
-    folders = [folder for folder in by_path.values() if folder.type == "lustre"]
+    types = [*each(by_path.values(), lambda folder: (folder, folder.type))]
+    folders = [folder for folder, type_ in types if type_ == "lustre"]
     if not folders:
         not_applicable("none of the policy's checkpoint folders is on Lustre")
     least = node.threshold("lustre.checkpoint_stripes")

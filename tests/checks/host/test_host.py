@@ -19,6 +19,7 @@ from tests.builders.recordings import node
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
 TWO_SOCKETS = [{"node": node, "memory_kib": 2**30, "cpus": str(node)} for node in range(2)]
+UNREAD = {"error": "EIO", "text": ""}
 GPU = {"class": "030200", "vendor": "10de", "address": "0000:53:00.0", "numa": 0}
 SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
 
@@ -114,6 +115,33 @@ def test_huge_pages_that_one_of_two_nodes_reserves_are_named() -> None:
     result = result_of("host.hugepages", *(node(f"n{at}", memory=memory) for at, memory in enumerate(nodes)))
     assert result.verdict is Verdict.CONCERN
     assert result.message == "huge pages of 1024 MiB some; expected none as on 2 of 3 nodes"
+
+
+@pytest.mark.parametrize("unread", ["size_kib", "pages"])
+def test_huge_pages_are_judged_beside_some_of_which_a_value_is_unread(unread: str) -> None:
+    large, small = {"size_kib": 2**20, "pages": 16, "free": 0}, {"size_kib": 2**21, "pages": 1, "free": 0}
+    own, *others = (
+        {"total_kib": 2**31, "huge_pages": [{**small, unread: UNREAD}, *pages]} for pages in ([large], [], [])
+    )
+    nodes = [node(f"n{at}", memory=memory) for at, memory in enumerate((own, *others))]
+    assert "huge pages of 1024 MiB some; expected none" in result_of("host.hugepages", *nodes).message
+
+
+@pytest.mark.parametrize(
+    ("pages", "message"),
+    [
+        (
+            [{"size_kib": 2048, "pages": 0}, {"size_kib": UNREAD, "pages": 9}],
+            "concern: 0 huge pages of 2 MiB; expected",
+        ),
+        ([{"size_kib": UNREAD, "pages": 9}], "size_kib could not be read"),
+    ],
+)
+def test_pages_for_efa_are_counted_beside_some_of_unread_size(pages: list[Any], message: str) -> None:
+    rdma = {"devices": [{"vendor": "1d0f", "device": "efa2"}]}
+    result = verdict_of("host.efa_huge_pages", memory={"huge_pages": pages}, rdma=rdma)
+    assert (result.verdict, message in result.message) == (Verdict.INCOMPLETE, True), result.message
+    assert ("expected at least" in result.message) is (len(pages) > 1)
 
 
 def test_segments_on_a_node_without_gpus_are_left_over() -> None:

@@ -161,6 +161,12 @@ def numa(*gib: int, balancing: str = "1", transparent: str = "always [madvise] n
     return {"numa": sockets, "numa_balancing": balancing, "transparent": transparent}
 
 
+def three_of_which_one_is_unread() -> dict[str, Any]:
+    memory = numa(1000, 1000, 700)
+    memory["numa"][1]["memory_kib"] = {"error": "EIO", "text": ""}
+    return memory
+
+
 GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:53:00.0", "numa": 0}
 
 
@@ -169,6 +175,7 @@ GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:5
     [
         (numa(1000, 1000), [GPU], PASS, ""),
         (numa(1000), [GPU], NA, "all CPUs are in one NUMA node"),
+        (three_of_which_one_is_unread(), [GPU], INCOMPLETE, "concern: node 2 has 700 GiB; expected 1000 GiB like"),
         (numa(1000, 700), [GPU], CONCERN, "node 1 has 700 GiB; expected 1000 GiB like the largest node, within"),
         (numa(1000, 1000), [{**GPU, "numa": -1}], CONCERN, "0000:53:00.0 has no NUMA node; expected one"),
         (numa(1000, 1000), [{**GPU, "numa": -1, "class": "010802", "vendor": "1d0f"}], PASS, ""),  # a disk

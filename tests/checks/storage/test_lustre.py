@@ -100,6 +100,13 @@ def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> d
             INCOMPLETE,
             "the striping of /ckpt was not collected; expected evidence",
         ),
+        (
+            [folder(kind={"error": "EIO", "text": ""}), folder("/fsx/b")],
+            4,
+            ("/fsx/ckpt", "/fsx/b"),
+            INCOMPLETE,
+            "concern: stripe count below 2 on /fsx/b",
+        ),
         ([folder(kind="ext4")], 4, ("/fsx/ckpt",), NA, "none of the policy's checkpoint folders is on Lustre"),
     ],
 )
