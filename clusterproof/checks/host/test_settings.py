@@ -31,7 +31,7 @@ def test_numa(node: Node) -> None:
     the node.
     """
     sockets = known(lambda: at_least_one(list(node.main_memory.sockets), "NUMA node with CPUs"), [])
-    near = [*each(known(lambda: node.pci_devices, ()), lambda pci: (pci.address, _socket_of(pci)))]
+    near = [*each(known(lambda: node.pci_devices, ()), _place)]
     homeless = [address for address, socket in near if socket is not None and socket < 0]
     is_named = any(socket is not None and socket >= 0 for _, socket in near)
     concern_if(
@@ -48,6 +48,10 @@ def test_numa(node: Node) -> None:
     short = [f"{node_name} has {kib / 2**20:.0f} GiB" for node_name, kib in little]
     most = f"{largest_kib / 2**20:.0f} GiB like the largest node, within {spread:.0f} %"
     concern_if(short, f"{', '.join(short)}; expected {most}")
+
+
+def _place(pci: PciDevice) -> tuple[str, int | None]:
+    return known(lambda: pci.address, "a device"), _socket_of(pci)
 
 
 def _socket_of(pci: PciDevice) -> int | None:

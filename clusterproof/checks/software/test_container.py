@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import is_of_a_rack
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
-from clusterproof.plugins.evidence.software.facts_container import DeviceFile, LoadedLibrary, container
+from clusterproof.plugins.evidence.software.facts_container import Container, DeviceFile, LoadedLibrary, container
 
 pytestmark = [mark.software, mark.job, mark.hyperpod_node_debugger("M")]
 
@@ -74,6 +74,8 @@ def evaluate_gdrcopy(node: Node, gpus: Sequence[PciDevice] | None) -> None:
     with part:  # a library as the image has it, where the job uses it
         missing = gpus != [] and not opened and not refused and container.of(node).library("libgdrapi.so.2").is_there
         seen = "runtime: no /dev/gdrdrv here, but gdrdrv is loaded"
+        if missing:
+            container.of(node).require_paths()
         concern_if(missing and "gdrdrv" in node.modules, f"{seen}; expected the device, which libgdrapi needs")
 
 
@@ -85,6 +87,8 @@ def evaluate_imex_channel(node: Node, *, has_gpus: bool) -> None:
     with part:
         seen = "runtime: no IMEX channel here: NCCL cannot use NVLink between trays"
         missing = has_gpus and not opened and not refused and is_of_a_rack(node)
+        if missing:
+            container.of(node).require_paths()
         concern_if(missing, f"{seen}; expected /dev/nvidia-caps-imex-channels/channel0")
 
 
@@ -99,6 +103,8 @@ def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool
             controls, unopened = inside.opened(CONTROL)
             require_opened(unopened)
             missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
+            if missing:
+                inside.require_paths()
             fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")
         with part:
             hidden_from_cuda(node, len(opened) + sum(device.refused in BUSY for device in refused.values()))
@@ -108,6 +114,7 @@ def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool
     if len(opened) >= due:
         return
     require_opened(refused)
+    inside.require_paths()
     fail_if(there < due, f"runtime: {there} {name} have a device file here; expected {due}")
 
 
@@ -116,6 +123,7 @@ def hidden_from_cuda(node: Node, opened: int) -> None:
     first = known(lambda: container.of(node).cuda_begins_with, None)  # which older probes did not report
     if first is None or not opened or shares_gpus(node):
         return
+    container.of(node).require_paths()
     seen = f"begins with {first}" if first >= 0 else "names no GPU"
     fail_if(
         not 0 <= first < opened,
@@ -133,6 +141,7 @@ def network_devices(node: Node, accelerators_on_node: int | None) -> None:
     inside = container.of(node)
     opened, refused = inside.opened(VERBS)
     require_opened(refused)
+    inside.require_paths()
     there = len(inside.verbs) if known(lambda: bool(node.rdma_devices), True) else 0
     seen = f"runtime: {len(opened)} of the node's {there} network devices have their file in /dev/infiniband"
     of_job = sum(len(inside.opened(files)[0]) for _, _, files in ACCELERATORS)
@@ -204,7 +213,7 @@ def test_container_libraries(node: Node) -> None:
     a base image as new as the node's libraries, or install the network plug-in in the image.
     """
     inside = container.of(node)
-    libraries, has_gpus = inside.libraries, known(lambda: any(inside.opened(ACCELERATORS[0][2])), None)
+    libraries, has_gpus = inside.libraries, known(lambda: has_file_of_gpu(inside), None)
     if has_gpus is False and all(map(is_missing, libraries.values())):
         not_applicable("no GPU here, and none of these libraries")
     for name, library in libraries.items():
@@ -228,6 +237,14 @@ def test_container_libraries(node: Node) -> None:
         concern_if(
             lacks, f"image: no {plugin} where the loader looks, so NCCL uses TCP instead of EFA; expected the plug-in"
         )
+
+
+def has_file_of_gpu(inside: Container) -> bool:
+    """Whether the container has the device file of a GPU. Raises Incomplete if that is unknown."""
+    if any(inside.opened(ACCELERATORS[0][2])):
+        return True
+    inside.require_paths()
+    return False
 
 
 def evaluate_loading(name: str, library: LoadedLibrary) -> None:

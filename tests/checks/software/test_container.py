@@ -257,3 +257,22 @@ def test_libraries_are_the_images_or_the_runtimes(
         verdict,
         words,
     )
+
+
+@pytest.mark.parametrize(
+    ("devices", "verdict", "message"),
+    [
+        (CONTROLS | EIGHT | {"/dev/infiniband/uverbs0": "EPERM"}, FAIL, "the device cgroup refuses /dev/infiniband/uv"),
+        (CONTROLS | {"/dev/nvidia0": "ENXIO nvidia"}, FAIL, "node: the driver refuses /dev/nvidia0 (ENXIO)"),
+        (EIGHT, INCOMPLETE, "path could not be read"),  # it may be one of those that CUDA opens first
+        (CONTROLS, INCOMPLETE, "path could not be read"),  # it may be a GPU's
+    ],
+)
+def test_a_device_file_of_unread_path_hides_no_other_and_may_be_any(
+    devices: dict[str, str], verdict: Verdict, message: str
+) -> None:
+    evidence = job(devices | {"/dev/x": ""}, BOTH, verbs=1, asked={"SLURM_GPUS_ON_NODE": 1})
+    evidence.collectors["container"].value["devices"][-1]["path"] = {"error": "EIO", "text": ""}
+    result = result_of(DEVICES, evidence)
+    assert (result.verdict, message in result.message) == (verdict, True), result.message
+    assert ("; expected" in result.message) is (verdict is FAIL)

@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.field import (
     objects_as,
     optional,
     readings,
+    require,
     table,
     text,
     texts,
@@ -97,13 +98,18 @@ class Container(Reported):
         return self.libraries[name]
 
     def opened(self, paths: re.Pattern[str]) -> tuple[list[str], dict[str, DeviceFile]]:
-        """Of these device files, those that open, as far as that is known, and the others by path.
+        """Of these device files, those that open, and the others by path, as far as both are known.
 
         Raises Incomplete.
         """
-        devices = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
+        named = {read["path"]: device for device in self.devices if (read := readings(device, "path")[0])}
+        devices = {path: device for path, device in named.items() if paths.fullmatch(path)}
         refused = {path: device for path, device in devices.items() if device.is_refused}
         return [path for path in devices if path not in refused], refused
+
+    def require_paths(self) -> None:
+        """Raise Incomplete if the path of a device file is unread: then none is known not to be there."""
+        require(why for device in self.devices for why in readings(device, "path")[1])
 
     @property
     def gpus_due(self) -> int | None:
