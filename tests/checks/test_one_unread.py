@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from tests.builders.evaluated import result_of
@@ -234,6 +235,18 @@ def diag(*tests: object) -> dict[str, Any]:
             {"nccom": {"logs": [{"command": "nccom-test", "problems": [], "exit": 1, "rows": UNREAD}]}},
             {"instance_type": "trn1.32xlarge"},
             "nccom-test exited with status 1",
+        ),
+        (
+            "software.modules_expected",
+            {"rdma": {"modules": [], "devices": []}, "image": {**IMAGE, "modules": ["gdrdrv"]}},
+            {"policy": Policy(modules={"gdrdrv": "loaded"})},
+            "module gdrdrv is installed; expected loaded",
+        ),
+        (
+            "software.drivers_expected",
+            {"versions": {"container": "", "components": {}, "packages": {}}},
+            {"policy": Policy(versions={"efa": "== 2"}), "expect": {"efa": 32}},
+            "no efa; expected efa == 2",
         ),
         ("network.efa_count", {"rdma": {"devices": uverbs(31)}}, {"expect": {"efa": 32}}, "31 EFA devices"),
     ],

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.strict import Table, nearest
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVICES
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARIES
@@ -167,14 +167,18 @@ def unattached(node: Node, name: str) -> str:
 def is_attached(node: Node, device: str) -> bool:
     """Whether the node has such a device, or should have one. Raises Incomplete."""
     if device == GPU:
-        return bool(node.gpus_on_bus) or node.expected("gpus") > 0
+        on_bus = (readings(pci, "is_nvidia_gpu")[0] for pci in readings(node, "pci_devices")[0].get("pci_devices", ()))
+        is_there = any(known_of.get("is_nvidia_gpu") for known_of in on_bus)
+        return is_there or node.expected("gpus") > 0 or bool(node.gpus_on_bus)
     if device == NEURON:
         return node.neuron_devices_due > 0
     if device == IB:
-        return bool(node.ib_devices) or node.target.expect.get("ib", 0) > 0
-    if device == RDMA and node.ib_devices:
+        return node.target.expect.get("ib", 0) > 0 or bool(node.ib_devices)
+    rdma, unread = readings(node, "efa_devices", *(["ib_devices"] if device == RDMA else []))
+    if any(rdma.values()) or node.expected("efa") > 0:
         return True
-    return bool(node.efa_devices) or node.expected("efa") > 0
+    require(unread if device == RDMA else ())  # of EFA the bus says it too
+    return False
 
 
 MANIFEST_TABLES = ("manifest", "versions", "modules", "libraries", "services", "sizes")

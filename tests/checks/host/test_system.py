@@ -175,6 +175,7 @@ GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:5
     [
         (numa(1000, 1000), [GPU], PASS, ""),
         (numa(1000), [GPU], NA, "all CPUs are in one NUMA node"),
+        (numa(1000, 1000), [{**GPU, "address": None, "numa": -1}], INCOMPLETE, "concern: a device has no NUMA node"),
         (three_of_which_one_is_unread(), [GPU], INCOMPLETE, "concern: node 2 has 700 GiB; expected 1000 GiB like"),
         (numa(1000, 700), [GPU], CONCERN, "node 1 has 700 GiB; expected 1000 GiB like the largest node, within"),
         (numa(1000, 1000), [{**GPU, "numa": -1}], CONCERN, "0000:53:00.0 has no NUMA node; expected one"),
