@@ -22,6 +22,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
+from clusterproof.plugins.evidence.network.facts_node import has_efa
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.facts import LOCAL, Variable, chosen_adapters, chosen_interfaces
 
@@ -145,22 +146,17 @@ def _applies(rule: EnvironmentRule, node: Node) -> bool:
         has_gpus = readings(node, "gpus_on_bus")[0].get("gpus_on_bus") != ()
         return has_gpus and bool(node.nvlinks_due) == (rule.where == "nvlink")
     if rule.where in ("efa", "no-efa"):
-        return _has_efa(node) == (rule.where == "efa")
+        return has_efa(node) == (rule.where == "efa")
     if rule.where == "fabric":
         return _uses_rdma(node)
     if rule.where in ("infiniband", "roce"):
         layers = set() if node.efa_devices else node.active_link_layers
         return (INFINIBAND in layers) == (rule.where == "infiniband") and bool(layers)
-    if not _has_efa(node):  # then it is only known for a type whose devices would have no RDMA
+    if not has_efa(node):  # then it is only known for a type whose devices would have no RDMA
         return rule.where == "no-rdma-read" and not node.is_outside_ec2 and _known(node).rdma_read is False
     if rule.where == "rdma":
         return bool(node.type.rdma)
     return not (node.type.rdma or node.type.rdma_read) and node.of_type("rdma_read") is False
-
-
-def _has_efa(node: Node) -> bool:
-    """Whether it has EFA devices, or should have some. Raises Incomplete if that is unknown."""
-    return bool(readings(node, "efa_devices")[0].get("efa_devices")) or node.expected("efa") > 0
 
 
 def _known(node: Node) -> InstanceType:

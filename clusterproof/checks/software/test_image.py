@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.expectation import EC2
 from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.network.facts_node import has_efa
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.facts import Image, LeftFile, Library, OwnFile
 
@@ -53,19 +52,20 @@ def libraries_due(node: Node) -> tuple[str, ...]:
         return ()
     if node.occasion != "ami":
         return DRIVER_LIBRARIES
-    has_efa = known(lambda: bool(node.efa_devices or node.expected("efa")), False)
-    return (*DRIVER_LIBRARIES, "libnccl.so.2", *(("libnccl-net.so",) if has_efa else ()))
+    plugin = ("libnccl-net.so",) if known(lambda: has_efa(node), False) else ()
+    return (*DRIVER_LIBRARIES, "libnccl.so.2", *plugin)
 
 
 def has_gpus(node: Node) -> bool:
     """Whether the node has NVIDIA GPUs, or should have some."""
     on_bus, unread = readings(node, "gpus_on_bus")
-    is_due = bool(on_bus.get("gpus_on_bus"))
-    with suppress(Incomplete):  # unknown: then none is due, and the check that counts them is incomplete itself
-        is_due = is_due or node.expected("gpus") > 0
-    if not is_due:
+    if on_bus.get("gpus_on_bus"):
+        return True
+    try:
+        return node.expected("gpus") > 0
+    except Incomplete:
         require(unread)
-    return is_due
+        return False  # unknown: then none is due, and the check that counts them is incomplete itself
 
 
 def broken(name: str, files: tuple[Library, ...]) -> str:

@@ -19,6 +19,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.group import Values, describe, differences
+from clusterproof.plugins.evidence.network.facts_node import has_efa
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.manifest import fabric_manager
@@ -212,7 +213,7 @@ def test_efa_installer_string(node: Node) -> None:
 
     Remedy (fix configuration): Run EFA's installer again, or rebuild the image with an installer that writes this file.
     """
-    if not node.efa_devices and not node.expected("efa"):
+    if not has_efa(node):
         not_applicable("no EFA device on this node")
     problem = node.software.names_no_version("efa_installer")
     assert not problem, f"{problem}; expected a line '# EFA installer version: X'"

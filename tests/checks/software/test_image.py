@@ -135,6 +135,28 @@ def test_libraries_are_due_where_there_are_gpus(
 
 
 @pytest.mark.parametrize(
+    ("check", "collectors", "message"),
+    [
+        ("libraries_load", {"pci": {}, "versions": software()}, "no libcuda.so.1, no"),
+        ("libraries_load", {"pci": {"devices": [GPU]}, "rdma": {}, "versions": software(*DRIVER)}, "no libnccl.so.2"),
+        ("container_runtime", {"pci": {}, "image": {**IMAGE, "programs": {"dockerd": "/x"}}}, "dockerd without"),
+        (
+            "efa_installer_string",
+            {"rdma": {}, "versions": {"components": {"efa_installer": {"version": "2.3.1amzn2.0"}}}},
+            "which is a version of libfabric",
+        ),
+    ],
+)
+def test_a_type_says_what_is_due_where_the_devices_are_unread(
+    check: str, collectors: dict[str, Any], message: str
+) -> None:
+    due = {"efa": 32} if check == "efa_installer_string" else None
+    result = evaluated(f"software.{check}", "p5.48xlarge", "ami", due, **collectors)
+    assert result.verdict is FAIL, result.message
+    assert message in result.message
+
+
+@pytest.mark.parametrize(
     ("why", "detail", "verdict", "message"),
     [
         (Unreached.REFUSED, "port 22", FAIL, "port 22; expected an answer from the probe"),

@@ -66,6 +66,11 @@ def efa_devices(node: Node) -> tuple[RdmaDevice, ...]:
     return tuple(device for device in node.rdma_devices if device.is_efa)
 
 
+def has_efa(node: Node) -> bool:
+    """Whether EFA devices are there, or should be. Raises Incomplete if that is unknown."""
+    return bool(readings(node, "efa_devices")[0].get("efa_devices")) or node.expected("efa") > 0
+
+
 @collected_by("rdma")
 def efa_driver(_node: Node, rdma: CollectorData) -> str:
     """The version of EFA's driver; empty if it reports none (the driver in Linux itself) or was not asked."""
