@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Group, Values, describe, differences, usual_of
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.network.facts_node import RocePort
@@ -70,6 +70,7 @@ def test_roce_settings(node: Node) -> None:
         deviations = differences(node, IN_GROUP, of_ports, absent=None)
         elsewhere = [deviation for deviation in deviations if deviation.name not in odd]
         concern_if(elsewhere, describe(elsewhere))
+    require(why for port in ports for why in readings(port, "port")[1])
 
 
 def unprotected(port: RocePort) -> str:

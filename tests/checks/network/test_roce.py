@@ -160,3 +160,9 @@ def test_where_virtual_functions_carry_the_addresses_on_all_nodes_alike_the_host
     expect(result_of(CHECK, nodes[0]), CONCERN, message)  # alone
     expect(result_of(CHECK, *nodes, without_addresses("gpu009")), CONCERN, message)
     expect(result_of(CHECK, nodes[0], *(host(port(0), port(1), name=f"n{at}") for at in range(3))), CONCERN, message)
+
+
+def test_ports_of_unread_number_are_compared_with_no_other_node_and_no_pass() -> None:
+    unread = {"error": "EIO", "text": ""}
+    others = (host(port(0), port(1), name=f"n{at}") for at in range(3))
+    expect(result_of(CHECK, host(port(0, port=unread), port(1)), *others), Verdict.INCOMPLETE, "port could not be read")
