@@ -81,7 +81,7 @@ def test_a_target_has_room(check: str, data: Any, verdict: Verdict, message: str
     expect(evaluated(check, LUSTRE, lustre_space={"targets": [data], "left_out": 0}), verdict, message)
 
 
-def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> dict[str, Any]:
+def folder(path: str = "/fsx/ckpt", kind: object = "lustre", stripes: int = 1) -> dict[str, Any]:
     return {"path": path, "type": kind, "exit": 0, "output": f"  stripe_count:  {stripes}  stripe_size: 1048576\n"}
 
 
