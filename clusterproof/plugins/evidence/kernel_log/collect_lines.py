@@ -19,7 +19,8 @@ DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: ?[\w.-]+)?: "  # a driver, and the address an
 MATTERS = Pattern(
     rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|beegfs: m|mlx4|linux version \d"
     rb"|(?:amdgpu|\[drm).*(?:hardware e|poison|gpu reset|nvidia|\*error\* ring)"
-    rb"|mlx5_core(?!.*access_reg).*(?:fatal|health|time|firmware [ov]|synd|bad dev|fail|or state|link |cable |high t)"
+    rb"|mlx5_core(?!.*access_reg).*(?:fatal|health|time|firmware [ov]|synd|bad dev|fail|or state|link |cable |high t"
+    rb"|pci_err)"
     rb"|ena .*(?:timeout|not in run|lost tx|fail|unhealthy|paused|responsive|reset comp|msi.?x issue)"
     rb"|netdev w|unregister_n|ib\w+: trans|tcp: [ot]|(?:nf_conn|neighb).*(?:full|overf)"
     rb"|[\w.-]+: (?:\(slave .*def|now running w)"
