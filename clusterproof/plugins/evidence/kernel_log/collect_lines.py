@@ -23,7 +23,7 @@ MATTERS = Pattern(
     rb"|pci_err)"
     rb"|ena .*(?:timeout|not in run|lost tx|fail|unhealthy|paused|responsive|reset comp|msi.?x issue)"
     rb"|netdev w|unregister_n|ib\w+: trans|tcp: [ot]|(?:nf_conn|neighb).*(?:full|overf)"
-    rb"|[\w.-]+: (?:\(slave .*def|now running w)"
+    rb"|[\w.-]+: (?:\(slave .*def|now running w|link status def)"
     rb"|" + DEVICE + rb"(?:aer: |pcie |detec|tx.t|hmc|adap|contr|dpc:? |rp_pio|.{0,8}slot\(|card |.{5,9} ch|refused"
     rb"|not rea|netd|error \(|.{0,30}link is|rebui|malic|broken|retr|data l|.{0,6}fw in)"
     rb"|dmar: (?:\[|.*time-?out)|.{0,40}amd-vi: [eci]|\w+ device=|arm-smmu.*(?:timeout|error|event 0|e mode)"
@@ -201,7 +201,7 @@ OF_USERS = Pattern(
     r"|(INFO: task )|(oom-kill:\w+=\w+|oom_reaper|(?:Memory cgroup o|O)ut of memory[^:]{0,40}: Kill)"
     r"|(cgroup: fork)|(\w+: [Uu]n\w+ (?:parameter|mount opt))|(EXT4-fs \w+ \(device [^)]{1,40}\))"
     r"|(NVRM: API mis)|(nfs: server)|(XFS: ).{1,15}\(\d+\) poss|(?:NMI )?(?:watchdog: )?(BUG: soft)"
-    r"|[\w.-]{1,15}(: \(slave|: now running)|(unregister_n)",
+    r"|[\w.-]{1,15}(: \(slave|: now running|: link status)|(unregister_n)",
     re.DOTALL,
 )
 
