@@ -63,7 +63,18 @@ def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> No
     assert log["truncated"] is True
 
 
+@pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
 @needs_nodes
+def test_of_a_record_of_the_driver_that_a_tool_prints_over_several_lines_none_is_lost(tool: str) -> None:
+    head = "[ 7100.000000] " + "gpu001 kernel: " * (tool == "journalctl")
+    words = ["NVRM: The NVIDIA GPU 0000:c5:00.0 (PCI ID: 10de:2330)", "NVRM: installed in this system has"]
+    words += ["NVRM: fallen off the bus and is not responding to commands."]
+    lines = f"{head}{words[0]}\n{' ' * len(head)}{words[1]}\n{' ' * len(head)}{words[2]}\n{head}usb 1-1: x\n"
+    image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
+    log = value(with_tool(image, tool, f"#!/bin/sh\ncat <<'E'\n{lines}E\n"), "kernel_log")
+    assert log["lines"] == [[7100.0, "\n".join(words)]]
+
+
 @needs_nodes
 def test_a_journal_that_begins_late_has_all_the_time_of_its_collector() -> None:
     journal = (

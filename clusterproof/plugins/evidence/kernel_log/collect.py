@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from clusterproof.plugins.agent.reading import NO_CURSOR, Absent, Broke, Denied, Node, TimedOut
 from clusterproof.plugins.agent.tools import Tool
-from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
+from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, MAX_CHARACTERS, UNKNOWN, Kept
 
 TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ BLOCK_BYTES = 64 * 1024  # a device gives one record at a time, of at most 8 KiB
 RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)")  # priority and facility, sequence, microseconds, text
 PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
 JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
+OF_DRIVER = b"NVRM:"  # whose records of several lines are the driver's up to their end
+FURTHER = b" " * 13  # at least, before the further lines of a record
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 JOURNAL_SHARE = 0.6  # part of the collector's time for the journal's additions, or for a tool to print
 READING_SHARE = 0.8  # part of the collector's time, after which the lines read so far are sent
@@ -168,22 +170,29 @@ def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
 
 
 def _printed(node: Node, form: re.Pattern[bytes], *command: str) -> Iterator[Line]:
-    """The lines printed by a program. Raises Denied with its last line if there are none; Broke if late."""
-    tool, seen = Tool(node, *command), False
-    other = b""
-    stamp, head = b"", b""
-    for line in _lines(tool.chunks(JOURNAL_SHARE * node.collector_s)):
-        printed = form.match(line)
-        if printed:
-            seen = True
-            if form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not head.startswith(b"NVRM:"):
+    """The records printed by a program. Raises Denied with its last line if there are none; Broke if late."""
+    tool, other = Tool(node, *command), b""
+    stamp, text = b"", b""  # of the record whose further lines may follow
+    try:
+        for line in _lines(tool.chunks(JOURNAL_SHARE * node.collector_s)):
+            printed = form.match(line)
+            if not printed:
+                if text.startswith(OF_DRIVER) and line.startswith(FURTHER) and len(text) < MAX_CHARACTERS:
+                    text += b"\n" + line.strip()
+                other = line.strip() or other
+            elif form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not text.startswith(OF_DRIVER):
                 continue  # of the same record, as syslog(2) stamps each line: anybody can have a newline logged
-            stamp, head = printed[1], printed[2]
-            yield float(stamp), head, UNKNOWN
-        else:
-            other = line.strip() or other
-    if not seen:
+            else:
+                if stamp:
+                    yield float(stamp), text, UNKNOWN
+                stamp, text = printed[1], printed[2]
+    except Broke:
+        if stamp:
+            yield float(stamp), text, UNKNOWN
+        raise
+    if not stamp:
         raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'no output'}")
+    yield float(stamp), text, UNKNOWN
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
