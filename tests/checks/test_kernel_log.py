@@ -166,6 +166,9 @@ def test_a_few_corrected_pcie_errors_and_what_is_reported_twice_are_no_more_than
     announced = "pcieport 0000:50:01.0: AER: Corrected error received: 0000:53:00.0"
     assert verdict("host.pcie_aer", logging(*[announced, line] * 300)) is Verdict.PASS
     assert verdict("host.pcie_aer", logging(*[announced, line] * 481)) is Verdict.CONCERN
+    of_few_details = result("host.pcie_aer", logging(*[announced] * 481, line))  # the device has cleared its status
+    assert of_few_details.verdict is Verdict.CONCERN
+    assert "corrected error of 0000:53:00.0 (481 times" in of_few_details.message
 
 
 @pytest.mark.parametrize(("lines", "expected"), [(9, Verdict.PASS), (37, Verdict.PASS), (38, Verdict.CONCERN)])

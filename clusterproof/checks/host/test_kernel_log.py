@@ -84,7 +84,8 @@ def test_pcie_aer(node: Node) -> None:
     errors = [event for event in node.kernel_events if isinstance(event, PcieError)]
     announced = grouped((event for event in errors if not event.layer), device)
     detailed = grouped((event for event in errors if event.layer), device)
-    events = announced | detailed  # the port above and the device itself report the same error
+    # The port above and the device itself report the same error, but the details of many may be missing.
+    events = {name: max(detailed.get(name, []), announced.get(name, []), key=total) for name in announced | detailed}
     fatal = with_counts(
         (event for group in events.values() for event in group if event.severity == "fatal"), device, node
     )
