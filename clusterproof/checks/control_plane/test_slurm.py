@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
@@ -45,6 +45,8 @@ def test_slurm_nodes(node: Node) -> None:
         )
         if not in_slurm.states or in_slurm.states - KNOWN:
             incomplete(f"Slurm reports it as {in_slurm.state or 'nothing'}; expected a known state")
+    if in_slurm.has_divided_gpus:
+        return
     gpus, expected = in_slurm.gpus, node.expected("gpus")
     concern_if(gpus != expected, f"GRES {in_slurm.gres or '(null)'}; expected {expected} GPUs")
 
@@ -86,22 +88,28 @@ def test_slurm_gres(cluster: ClusterFacts) -> None:
     slurm = {node.name: node for node in cluster.slurm.nodes}
     wrong: dict[str, list[str]] = defaultdict(list)
     unknown: list[str] = []
+    divided: list[str] = []
     for name, node in cluster.nodes.items():
         if name not in slurm:
             unknown.append(f"Slurm knows no node {name}")
             continue
         try:
-            expected = node.expected("gpus")
+            if slurm[name].has_divided_gpus:
+                divided.append(name)
+                continue
+            has, expected = slurm[name].gpus, node.expected("gpus")
         except Incomplete as why:
             unknown.append(f"{name}: {why}")
             continue
-        if slurm[name].gpus != expected:
+        if has != expected:
             wrong[f"GRES {slurm[name].gres or '(null)'} and {expected} GPUs"].append(name)
     seen = [f"{fold(names)} has {counts}" for counts, names in wrong.items()]
     fail_if(seen, f"{', '.join(seen)}; expected the same number")
     if unknown:
         more = f"; and {number_of(len(unknown) - 1, 'more node')}" if len(unknown) > 1 else ""
         raise Incomplete(unknown[0] + more, cause="the GPUs to expect are not known")
+    if divided and len(divided) == len(cluster.nodes):
+        not_applicable(f"Slurm counts parts of GPUs (MIG) on {fold(divided)}")
 
 
 @evidence("scontrol show topology; scontrol show config | grep Topology")

@@ -112,6 +112,8 @@ FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
     [
         (FOUR, slurm(), PASS, ""),
         (FOUR, slurm(gres=""), FAIL, "gpu001 has GRES (null) and 8 GPUs; expected the same number"),
+        (FOUR, slurm(gres="gpu:nvidia_h100_1g.10gb:56(S:0-1)"), PASS, ""),
+        (dict.fromkeys(["gpu001"], "p5.48xlarge"), slurm(gres="gpu:1g.10gb:56"), Verdict.NOT_APPLICABLE, "MIG"),
         ({**FOUR, "gpu009": "p5.48xlarge"}, slurm(), INCOMPLETE, "Slurm knows no node gpu009"),
         ({**FOUR, "gpu009": "p5.48xlarge"}, slurm(gres="gpu:7"), FAIL, "gpu001 has GRES gpu:7 and 8 GPUs"),
         (
@@ -162,6 +164,7 @@ def test_the_flags_of_a_prolog_are_named(flags: str, message: str) -> None:
         ("MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "gpu:8", PASS, ""),
         ("FAILING", "gpu:8", FAIL, "Slurm reports it as FAILING; expected a node that takes jobs"),
         ("IDLE", "", CONCERN, "GRES (null); expected 8 GPUs"),
+        ("IDLE", "gpu:h100:4,gpu:h100_1g.10gb:28", PASS, ""),
     ],
 )
 def test_a_captured_state_of_slurm_is_one_that_takes_jobs(

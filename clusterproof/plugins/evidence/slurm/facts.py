@@ -48,6 +48,8 @@ STATES = OUT_OF_USE.union(_WORDS.split())  # states of a node, in full and in si
 _RECORDED = frozenset({"host", "gres", "partitions"})  # in a record of scontrol, not in sinfo's lists
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
+_MIG = re.compile(r"(?:^|,)gpu:[^:,(]{0,90}\dg\.\d{1,3}gb", re.IGNORECASE)
+
 
 @record
 class SlurmNode(Reported):
@@ -95,6 +97,11 @@ class SlurmNode(Reported):
     def gpus(self) -> int:
         """The GPUs in its GRES, of every model. Raises Incomplete."""
         return sum(int(count) for count in _GPUS.findall(self.gres))
+
+    @property
+    def has_divided_gpus(self) -> bool:
+        """Whether its GRES counts MIG devices, as `gpu:h100_1g.10gb:56`, and not GPUs. Raises Incomplete."""
+        return bool(_MIG.search(self.gres))
 
     @property
     def why(self) -> str:
