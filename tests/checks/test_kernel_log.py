@@ -149,6 +149,26 @@ def test_a_file_system_that_was_mounted_anew_has_not_stopped(lines: tuple[str, .
 
 
 @pytest.mark.parametrize(
+    ("source", "used_by", "device", "expected"),
+    [
+        ("/dev/nvme0n1p1", ["nvme0n1p1"], "nvme0n1p1", Verdict.FAIL),
+        ("/dev/root", ["nvme0n1p1", "nvme0n1p15"], "nvme0n1p1", Verdict.FAIL),  # as Linux calls it without an initrd
+        ("/dev/mapper/rocky-root", ["nvme0n1p2", "dm-0"], "dm-0", Verdict.FAIL),
+        ("/dev/mapper/rocky-root", ["nvme0n1p2", "dm-0"], "dm-1", Verdict.CONCERN),
+        ("/dev/nvme0n1p1", ["nvme0n1p1", "nvme0n1p2"], "nvme0n1p2", Verdict.CONCERN),
+    ],
+)
+def test_a_file_system_that_stopped_is_mounted_also_where_its_device_has_another_name(
+    source: str, used_by: list[str], device: str, expected: Verdict
+) -> None:
+    disk = {"name": "nvme0n1", "kib": 1, "used_by": used_by, "mounted": ["/"]}
+    of_disk = {"mounts": {"mounts": [{"path": "/", "source": source}]}, "nvme": {"controllers": [{"disks": [disk]}]}}
+    of = logging(f"XFS ({device}): Filesystem has been shut down due to log error (0x2).")
+    collectors = {**of.evidence.collectors, **{name: Collected(Status.READ, value) for name, value in of_disk.items()}}
+    assert verdict("storage.disk_errors", replace(of, evidence=replace(of.evidence, collectors=collectors))) is expected
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("python3[7]: segfault at 0 ip 0 sp 0 error 4 in libc.so.6[7f+1]", Verdict.CONCERN),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.catalog.log_forms import LogForm
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.typed import TYPE_CHECKING, Protocol, TypeVar
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.kernel_log.conditions import Condition, conditions
@@ -165,12 +165,29 @@ def logged_days(node: Node) -> float:
 
 
 def mounted(node: Node) -> set[str]:
-    """The kernel's names of mounted devices, as far as the mounts show them."""
+    """The kernel's names of mounted devices, as far as the mounts and the NVMe disks show them."""
     try:
-        every = [readings(mount, "source")[0] for mount in node.mounts]
+        every = [readings(mount, "path", "source")[0] for mount in node.mounts]
     except Incomplete:
         return set()
-    return {reading["source"].removeprefix("/dev/") for reading in every if reading}
+    sources = [(row.get("path", ""), row["source"].removeprefix("/dev/")) for row in every if "source" in row]
+    names, source_of = {source for _, source in sources}, dict(sources)
+    for disk in _nvme_disks(node):
+        parts = {disk["name"], *disk["used_by"]}
+        if not {source_of[path] for path in disk["mounted"] if path in source_of} <= parts:
+            names |= parts  # one is mounted under another name: /dev/root, /dev/mapper/…
+    return names
+
+
+def _nvme_disks(node: Node) -> list[Mapping[str, Any]]:
+    """The name of each NVMe disk, what is built on it, and where any of that is mounted, as far as all is known."""
+    try:
+        controllers = node.nvme_controllers
+    except (Incomplete, NotApplicable):
+        return []
+    disks = [disk for controller in controllers for disk in readings(controller, "disks")[0].get("disks", ())]
+    rows = [readings(disk, "name", "used_by", "mounted") for disk in disks]
+    return [reading for reading, unread in rows if not unread]
 
 
 def total(events: Iterable[LoggedEvent]) -> int:

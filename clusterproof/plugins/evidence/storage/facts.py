@@ -52,6 +52,7 @@ class NvmeDisk(Reported):
 
     name = Field(text)
     kib = Field(optional(integer))  # None in captures that do not show it
+    used_by = Field(texts)  # its partitions, and what is built on them: md0, dm-0
     mounted = Field(texts)
 
 
@@ -142,9 +143,7 @@ def is_read_only(mount: Mount) -> bool:
 
 
 def comparable(mount: Mount) -> Mapping[str, str | None]:
-    """The values that should be the same for a mount on every node of a group: type and access; also source
-    and options of a network file system. None for a value that could not be read.
-    """
+    """What should be the same for a mount on every node of a group; None for a value that could not be read."""
     is_served = known(lambda: is_network(mount.type), False)
     values = compared(mount, ALIKE if is_served else {name: ALIKE[name] for name in ("type", "access")})
     return {f"{mount.path} {name}": value for name, value in values.items()}
