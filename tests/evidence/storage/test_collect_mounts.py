@@ -58,6 +58,28 @@ def test_what_a_user_has_mounted_is_not_what_fstab_asks_for(tmp_path: Path, type
     assert entry["mounted"] is is_mounted
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "path", "is_mounted"),
+    [
+        ("scratch", "/mnt/scratch", "/scratch", "/mnt/scratch"),
+        ("scratch", "mnt/../mnt/scratch", "/scratch/", "/mnt/scratch"),
+        ("data", "/mnt", "/data/scratch", "/mnt/scratch"),
+        ("scratch", "/mnt/other", "/scratch", ""),
+        ("scratch", "/scratch", "/scratch", ""),
+        ("mnt/scratch/link", "/mnt/scratch", "/mnt/scratch/link", ""),  # on a file system that may hang
+    ],
+)
+def test_a_file_system_is_mounted_where_a_path_in_fstab_leads_by_links(
+    tmp_path: Path, link: str, target: str, path: str, is_mounted: str
+) -> None:
+    root = host_root(tmp_path, {"proc/1/mountinfo": f"30 1 0:60 / /mnt/scratch {NFS}\n", "mnt/scratch/x": ""})
+    (root / "etc").mkdir()
+    (root / "etc/fstab").write_text(f"10.0.0.7:/x {path} nfs4 _netdev 0 0\n")
+    (root / link).symlink_to(target)
+    (entry,) = read_under(root, "mounts")["fstab"]
+    assert (entry["mounted"], entry["path"]) == (bool(is_mounted), is_mounted or path)
+
+
 def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path) -> None:
     walked = [f"/net/host{number} {NFS}" for number in range(100)]
     users = [f"/home/u{number} {FUSE}" for number in range(100)]

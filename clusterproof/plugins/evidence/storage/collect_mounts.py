@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
@@ -29,6 +30,7 @@ UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"
 WHERE = Pattern(r"(?m)^[^\S\n]*Where[^\S\n]*=[^\S\n]*(/\S*)")
 ESCAPED = Pattern(r"\\([0-7]{3})")
 MAX_MOUNTS = 256
+MAX_LINKS = 40  # as Linux follows
 MAX_FSTAB = 4096
 COVERED = {"alive": "covered", **UNKNOWN}
 
@@ -167,15 +169,38 @@ def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
         return {"error": "E2BIG", "text": f"/etc/fstab: {len(entries)} entries; expected at most {MAX_FSTAB}"}
     return [
         {
-            "path": _folder(entry[1]),
+            "path": folder,
             "type": entry[2],
             "source": _unescaped(entry[0]),
             "options": entry[3] if len(entry) > 3 else "defaults",
-            "mounted": _folder(entry[1]) in own or (entry[2].startswith("fuse") and _folder(entry[1]) in users),
+            "mounted": folder in own or (entry[2].startswith("fuse") and folder in users),
         }
         for entry in entries
         if len(entry) >= 3 and entry[1].startswith("/") and not PSEUDO.fullmatch(entry[2])
+        for folder in (_mounted_at(node, _folder(entry[1]), own),)
     ]
+
+
+def _mounted_at(node: Node, path: str, own: Collection[str]) -> str:
+    """Where a file system with this path is mounted: mount(8) follows links. The path itself if it is not mounted.
+
+    No link on a mounted file system is followed, as it may hang.
+    """
+    at, words = "", path.split("/")[1:]
+    for _ in range(MAX_LINKS):
+        while words and f"{at}/{words[0]}" not in own:
+            above, at = at, f"{at}/{words.pop(0)}"
+            try:
+                target = os.readlink(node.root + at)
+            except OSError:
+                continue
+            words = os.path.normpath(os.path.join(above or "/", target)).split("/")[1:] + words
+            at = ""
+            break
+        else:
+            there = "/".join([at, *words])
+            return there if there in own else path
+    return path
 
 
 def _folder(text: str) -> str:
