@@ -73,16 +73,18 @@ def test_systemctl_status_shows_the_services_that_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "failed"),
+    ("rows", "failed"),
     [
-        ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n● foo.service loaded failed failed Foo\n\n1 loaded units listed.\n", 1),
-        ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n\n0 loaded units listed.\n", 0),
+        ("● foo.service loaded failed failed Foo\n\n1 loaded units listed.\n", ["foo.service"]),
+        ("● docker.socket loaded failed failed Docker\n\n1 loaded units listed.\n", ["docker.socket"]),
+        ("\n0 loaded units listed.\n", []),
     ],
 )
-def test_systemctl_failed_lists_what_failed(text: str, failed: int) -> None:
+def test_systemctl_failed_lists_what_failed(rows: str, failed: list[str]) -> None:
+    text = f"  UNIT LOAD ACTIVE SUB DESCRIPTION\n{rows}"
     collected: Any = system.read_list(text)
     assert system.is_list(text)
-    assert collected["services"]["failed"] == ["foo.service"] * failed
+    assert collected["services"]["failed"] == failed
 
 
 def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:

@@ -17,11 +17,12 @@ KIB = 1024
 # systemctl
 
 _UNIT = r"([\w@.\\:-]{1,120})\.service"
+_UNITS = r"([\w@.\\:-]{1,120}\.(?:service|socket|timer|path|target|mount|automount|swap|scope|slice|device))"
 _STATUS = re.compile(rf"^[●○×*x↻]? ?{_UNIT}(?: - .{{0,200}})?$", re.MULTILINE)
 _LOADED = re.compile(r"^\s{1,8}Loaded: ([\w-]{1,20})(?: \(([^()]{0,400})\))?", re.MULTILINE)
 _ACTIVE = re.compile(r"^\s{1,8}Active: ([\w-]{1,20})(?: \(([^()]{1,60})\))?", re.MULTILINE)
 _LISTED = re.compile(
-    rf"^[●○×* ]{{0,3}}{_UNIT}\s{{1,80}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
+    rf"^[●○×* ]{{0,3}}{_UNITS}\s{{1,80}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
 )
 _COUNTED = re.compile(r"^(\d{1,6}) loaded units listed", re.MULTILINE)
 _HEADER = re.compile(r"^\s{0,4}UNIT\s{1,80}LOAD\s{1,20}ACTIVE\s{1,20}SUB\b", re.MULTILINE)
@@ -58,9 +59,11 @@ def is_list(text: str) -> bool:
 def read_list(text: str) -> Mapping[str, object]:
     """The failed units of the collector `services`, and the states of those that matter."""
     rows = _LISTED.findall(text)
-    failed = [f"{name}.service" for name, _, active, _ in rows if active == "failed"]
+    failed = [unit for unit, _, active, _ in rows if active == "failed"]
     services = {
-        name: {"load": load, "active": active, "sub": sub} for name, load, active, sub in rows if name in WANTED
+        name: {"load": load, "active": active, "sub": sub}
+        for unit, load, active, sub in rows
+        if (name := unit.removesuffix(".service")) in WANTED
     }
     collected: dict[str, object] = {"failed": failed[:MAX_FAILED]}
     return {"services": {**collected, "services": services} if services else collected}
