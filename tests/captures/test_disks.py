@@ -142,6 +142,11 @@ def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
             "md127 is degraded without 1 of 4 disks",
         ),
         (
+            MDSTAT.format(flag="", working=4, states="UUUU", stripe="").replace("active raid0", "broken raid0"),
+            Verdict.FAIL,
+            "md0 has failed",
+        ),
+        (
             MDSTAT.format(flag="", working=4, states="UUUU", stripe="(F)"),
             Verdict.FAIL,
             "md0 has failed without nvme5n1",

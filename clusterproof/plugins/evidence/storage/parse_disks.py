@@ -163,8 +163,9 @@ def read_sysfs(text: str) -> Mapping[str, object]:
 # Software RAID
 
 _ARRAY = re.compile(
-    r"^(md[\w-]{1,30}) : (active|inactive)(?: \([\w-]{1,20}\))?(?: (raid\d{1,2}|linear|multipath))?", re.M
+    r"^(md[\w-]{1,30}) : (active|inactive|broken)(?: \([\w-]{1,20}\))?(?: (raid\d{1,2}|linear|multipath))?", re.M
 )
+BROKEN = "broken"  # newer kernels' word for an array that has lost too many disks
 _MEMBER = re.compile(r" ([\w!-]{1,40})\[\d{1,4}\]((?:\([A-Z]\)){0,3})")
 _COUNTS = re.compile(r" \[(\d{1,4})/(\d{1,4})\] \[[U_]{1,4096}\]")
 _CONTAINER = re.compile(r" super external:(?:imsm|ddf)\b")  # a container of arrays, not an array
@@ -186,8 +187,8 @@ def read_mdstat(text: str) -> Mapping[str, object]:
             continue
         first = rest.partition("\n")[0]
         members = _MEMBER.findall(first)[:MAX_MEMBERS]
-        array: dict[str, object] = {"name": head[1], "is_active": head[2] == "active", "level": head[3] or ""}
-        array["failed"] = [name for name, flags in members if "(F)" in flags]
+        array: dict[str, object] = {"name": head[1], "is_active": head[2] != "inactive", "level": head[3] or ""}
+        array |= {"failed": [name for name, flags in members if "(F)" in flags], "is_lost": head[2] == BROKEN}
         if counts := _COUNTS.search(rest):
             array |= {"disks": int(counts[1]), "working": int(counts[2])}
         arrays.append(array)
@@ -206,7 +207,11 @@ def read_mdadm(text: str) -> Mapping[str, object]:
         rows = dict(_DETAIL_ROW.findall(rest))
         states = {word.strip() for word in rows.get("State", "").split(",")}
         array: dict[str, object] = {"name": head[1].removeprefix("md/"), "level": rows.get("Raid Level", "").strip()}
-        array |= {"is_active": "inactive" not in states, "failed": _FAULTY.findall(rest), "is_lost": "FAILED" in states}
+        array |= {
+            "is_active": "inactive" not in states,
+            "failed": _FAULTY.findall(rest),
+            "is_lost": not states.isdisjoint({"FAILED", BROKEN}),
+        }
         disks, working = (integer(rows.get(key, "").strip()) for key in ("Raid Devices", "Active Devices"))
         if disks is not None and working is not None:
             array |= {"disks": disks, "working": working}
