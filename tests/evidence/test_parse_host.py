@@ -23,6 +23,15 @@ from tests.faults.captured_fault import evaluated
 # Memory, processors, Lustre
 
 
+def test_free_shows_buffers_and_cache_in_columns_of_their_own() -> None:
+    wide: Any = memory.read_free(
+        "               total        used        free      shared     buffers       cache   available\n"
+        "Mem:        24684096     2076464    19087312       14060      243204     3652416    22607632\n"
+        "Swap:              0           0           0\n"
+    )
+    assert (wide["memory"]["total_kib"], wide["memory"]["available_kib"]) == (24684096, 22607632)
+
+
 def test_free_and_meminfo_show_the_same() -> None:
     free: Any = memory.read_free(
         "               total        used        free      shared  buff/cache   available\n"

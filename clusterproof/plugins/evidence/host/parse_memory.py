@@ -18,7 +18,7 @@ UNITS_KIB = {"b": 1 / KIB, "k": 1, "m": KIB, "g": KIB**2}
 
 _OPTION = re.compile(r"\bfree (?:-\w{1,8} ){0,8}-[a-z]{0,4}?([bkmg])(?![\w-])")
 _HEADER = re.compile(r"^\s{2,40}total\s{1,20}used\s{1,20}free\b.{0,100}$", re.MULTILINE)
-_ROW = re.compile(r"^(Mem|Swap):((?:\s{1,20}\S{1,20}){2,6})[ \t]*$", re.MULTILINE)
+_ROW = re.compile(r"^(Mem|Swap):((?:\s{1,20}\S{1,20}){2,7})[ \t]*$", re.MULTILINE)
 
 
 def is_free(text: str) -> bool:
