@@ -35,6 +35,8 @@ STARTED_EFA = "efa 0000:4f:00.0 efa_0: IB device registered"
 LOST = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection to fsx-OST0001 (at 10.0.0.1@tcp) was lost; in progress"
 EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
 RESTORED = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection restored to fsx-OST0001 (at 10.0.0.1@tcp)"
+REPLACED = "Lustre: Evicted from {} (at 10.0.0.1@tcp) after server handle changed from 0x7f3a to 0x7f3b"
+RESTORED_MGS = "Lustre: MGC10.0.0.1@tcp: Connection restored to 10.0.0.1@tcp (at 10.0.0.1@tcp)"
 NOT_MOUNTED = "beegfs: mount(1234): Configuration error: Initialization of config failed"
 SILENT, ANSWERS = "nfs: server 10.0.0.9 not responding, still trying", "nfs: server 10.0.0.9 OK"
 UNCORRECTED = "EDAC MC0: 1 UE memory read error on DIMM#0"
@@ -66,6 +68,11 @@ def test_without_the_kernel_log_no_check_over_it_passes(check: str, status: Stat
         ((LOST, RESTORED.replace("ffff8a01b2c3d400", "ffff000000000000")), Verdict.PASS),  # mounted again
         ((LOST, "Lustre: Unmounted fsx-client"), Verdict.PASS),
         ((LOST, "Lustre: Unmounted other-client"), Verdict.CONCERN),
+        ((REPLACED.format("fsx-OST0001_UUID"), RESTORED), Verdict.PASS),
+        ((REPLACED.format("fsx-OST0002_UUID"), RESTORED), Verdict.CONCERN),
+        ((REPLACED.format("MGS"), RESTORED_MGS), Verdict.PASS),
+        ((REPLACED.format("MGS"), RESTORED), Verdict.CONCERN),
+        ((REPLACED.format("MGS"), RESTORED_MGS.replace("0.1@", "0.2@")), Verdict.CONCERN),
         ((EVICTED, RESTORED), Verdict.PASS),
         ((SILENT,), Verdict.CONCERN),
         ((SILENT, ANSWERS), Verdict.PASS),
