@@ -34,7 +34,7 @@ MATTERS = Pattern(
     rb"|bug: |kernel [bp]|unable to handle|oops|general prot|invalid op"
     rb"|stack seg|divide|list_\w+ corr|refcount_t|warning: [cp]|info: |rcu: "
     rb"|watchdog: |traps: |.{1,15}?(?:\[\d+\]: segf|: page alloc| invoked oom)"
-    rb"|nvme.{0,14}: (?:probe |.* timeout, |co|dev|rem|dis|froz|rest|iden|io q|pci f|\d+/)"
+    rb"|nvme.{0,14}: (?:probe |.* timeout, |co|dev|rem|dis|froz|rest|resetting c|iden|io q|pci f|\d+/)"
     rb"|block nvme.*no av|buffer i/o"
     rb"|[\w /:]+ error, dev|\w+-err|sd .*offline"
     rb"|ata\d.*(?:emask|giving|failed c)|md.*(?:fail|kick|recovery d)|device-mapper: (?:mul|thin)"
