@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from markdown_it import MarkdownIt
@@ -23,6 +24,7 @@ from clusterproof.reports.formats.junit import suites
 from clusterproof.reports.formats.text import WIDTH, text
 from clusterproof.reports.history.changes import Changes
 from clusterproof.reports.summary import summary
+from clusterproof.reports.to_do import Task, commands
 from tests.reports.jenkins import breaches
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
@@ -95,6 +97,16 @@ def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
     assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in mail
     assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in mail
     assert mail.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
+
+
+def test_a_command_in_a_mail_stays_one_line_however_long_it_is() -> None:
+    names = [f"ip-10-{n}-{n}-{n * n}" for n in range(2, 14)]
+    failed = [result("gpu.ecc", name, Verdict.FAIL, "lost", action="replace") for name in names]
+    run = run_of([*failed, result("gpu.ecc", "gpu001")])
+    run = replace(run, inventory=replace(run.cluster, settings={"submit_host": "local"}))
+    command = commands(Task("replace", tuple(names), ("ecc",)), run.inventory)
+    assert max(map(len, command)) > WIDTH
+    assert f"clusterproof runs none of them:\n  replace: {command[0]}\n" in text(run)
 
 
 def test_the_mail_stays_short_however_much_is_wrong() -> None:

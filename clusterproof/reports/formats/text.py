@@ -20,7 +20,9 @@ MAX_FINDINGS = 20  # findings of each kind
 MAX_NODES = 200  # characters of a nodeset
 MAX_WORDS = 300  # characters of a line
 _INDENT = "  "
-_COPIED = ("again:", "never run:")  # prefixes of paragraphs that are commands to copy
+_ACTIONS = "Commands to copy; clusterproof runs none of them:"
+_AGAIN = {Verdict.FAIL: "Run the failed checks again:", Verdict.INCOMPLETE: "Run the incomplete checks again:"}
+_COPIED = {_ACTIONS, *_AGAIN.values()}  # first lines of paragraphs that are commands to copy
 
 
 def text(run: Run) -> str:
@@ -52,7 +54,7 @@ def _commands(run: Run) -> Iterator[list[str]]:
     tasks = to_do(run.results, run.facts.catalog)
     lines = [f"{task.action}: {line}" for task in tasks for line in short_commands(task, run.acted_on)]
     if lines:
-        yield ["Commands to copy; clusterproof runs none of them:", *lines]
+        yield [_ACTIONS, *lines]
 
 
 def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
@@ -92,10 +94,10 @@ def _missing_evidence(run: Run) -> Iterator[list[str]]:
 
 
 def _again(run: Run) -> Iterator[list[str]]:
-    for verdict, what in ((Verdict.FAIL, "failed"), (Verdict.INCOMPLETE, "incomplete")):
+    for verdict, words in _AGAIN.items():
         command = again(run, verdict)
         if command:
-            yield [f"Run the {what} checks again:", command]
+            yield [words, command]
 
 
 def _wrapped(paragraph: Sequence[str]) -> str:
@@ -104,7 +106,7 @@ def _wrapped(paragraph: Sequence[str]) -> str:
     A node's text cannot begin a line: its line breaks become spaces.
     """
     first, *others = paragraph
-    if first.endswith(_COPIED):
+    if first in _COPIED:
         return "\n".join([first, *(f"{_INDENT}{line}" for line in others)])
     lines = [*_fitted(first, ""), *(part for line in others for part in _fitted(line, _INDENT))]
     return "\n".join(lines)
