@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -74,7 +74,8 @@ class HistoryReporter:
         try:
             if not self.config.option.history:
                 require_own_history(self.path)
-            write_run(self.path, run, results, self._identities(), self._measured())
+            outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
+            write_run(self.path, run, results, self._identities(), self._measured(), outcomes.reported)
         except HistoryError as problem:
             note_full(self.config, problem)
             self.warning = f"this run is not in the history: {problem}"

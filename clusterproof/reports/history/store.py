@@ -50,12 +50,17 @@ def write_run(
     results: Sequence[Result],
     identities: Mapping[str, NodeIdentity] | None = None,
     measured: Iterable[Measured] = (),
+    reported: Sequence[Result] = (),
 ) -> PastRun:
-    """Add a run atomically, with its counts completed from its results. Raises HistoryError."""
+    """Add a run atomically, with its counts completed from its results. Raises HistoryError.
+
+    `reported` is all that the run reported, if more than is kept: what was not green of that, the run was not.
+    """
     worst = _worst(results)
     nodes = {result.node for result in worst if result.is_of_node and result.verdict is not Verdict.NOT_APPLICABLE}
     unevaluated = sum(not result.is_evaluated for result in results)
-    run = replace(run, is_green=is_green(result.verdict for result in worst), nodes=len(nodes), unevaluated=unevaluated)
+    green = is_green(result.verdict for result in (*worst, *reported))
+    run = replace(run, is_green=green, nodes=len(nodes), unevaluated=unevaluated)
     with writing(path) as database:
         values = (storable(run.cluster), *astuple(run)[1:-1])
         added = database.execute(

@@ -85,6 +85,12 @@ def test_the_exit_code_that_is_kept_is_that_of_the_run(runs: Runs) -> None:
     assert [run.exit_code for run in read_past(runs.folder / "history.sqlite", "small", 9).runs] == ended
 
 
+def test_a_run_in_which_another_test_failed_is_not_green(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT, test_other="def test_other(): assert False")
+    assert over(runs, gpu001="pass").ret == 1
+    assert not read_past(runs.folder / "history.sqlite", "small", 9).runs[-1].is_green
+
+
 def test_with_workers_the_run_is_added_once(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     over(runs, "-n2", gpu001="bad", gpu002="pass")
