@@ -12,7 +12,7 @@ from clusterproof.plugins.core.result import PAIR_SUBJECT, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.cloudwatch import MAX_METRICS, metrics_of
 from tests.aws.service import DENIED, Service
-from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts
+from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
 
 pytest_plugins = ["pytester"]
 NAMESPACE = "clusterproof"
@@ -45,6 +45,12 @@ def test_cloudwatch_has_the_numbers_of_the_run(runs: Runs, service: Service) -> 
     assert {name: output_of(name, Cluster="small") for name in numbers} == {name: [n] for name, n in numbers.items()}
     assert output_of("SubsystemFailures", Cluster="small", Subsystem="host") == [1]
     assert output_of("New", Cluster="small") == []
+
+
+def test_a_test_that_broke_is_counted_as_incomplete(runs: Runs, service: Service) -> None:
+    runs.checks(test_it=LIGHT, test_other="def test_other(): assert False")
+    runs.over([saying("gpu001", "pass")], "--cloudwatch", NAMESPACE)
+    assert output_of("Incomplete", Cluster="small") == [1]
 
 
 def test_changes_are_counted_where_there_is_a_history(runs: Runs, service: Service) -> None:

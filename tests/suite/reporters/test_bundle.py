@@ -47,6 +47,13 @@ def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, 
     assert {"python", "pytest", "boto3"} <= set(about["versions"])
 
 
+def test_a_bundle_names_a_test_that_broke_in_its_verdict(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT, test_other="def test_other(): assert False")
+    runs.over([saying("gpu001", "pass")], "--bundle=b.tar.zst")
+    about = json.loads(contents(runs.folder / "b.tar.zst")["bundle.json"])
+    assert about["verdict"] == "1 node: 1 fit; cluster-wide checks: not proven (evidence is missing)"
+
+
 def test_its_recording_gives_the_same_verdicts(runs: Runs) -> None:
     bundled(runs)
     unpack(runs.folder / "b.tar.zst", runs.folder / "out")

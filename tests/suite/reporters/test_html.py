@@ -241,6 +241,7 @@ def test_a_file_that_cannot_be_collected_is_a_row(runs: Runs) -> None:
     raw = page(runs, "--continue-on-collection-errors")
     assert raw.rows[0]["result"] == "Error"
     assert raw.rows[0]["check"] == "test_broken.py"
+    assert "cluster-wide checks: not proven" in raw.markup.text
     assert len(raw.rows) == 7
 
 

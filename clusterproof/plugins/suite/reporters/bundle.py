@@ -110,8 +110,7 @@ class BundleReporter:
     def _members(self, exit_code: int) -> Iterator[Member]:
         yield "README.txt", README.encode()
         yield "bundle.json", (json.dumps(self._about(exit_code), indent=1) + "\n").encode()
-        outcomes: Any = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
-        lines = (line.text for line in summary(outcomes.reported, catalog_of(self.config), 120, verbose=True))
+        lines = (line.text for line in summary(self._reported, catalog_of(self.config), 120, verbose=True))
         yield "summary.txt", _utf8("\n".join(lines) + "\n")
         yield "results.jsonl", _utf8("".join(f"{line}\n" for line in lines_of(self.results)))
         yield from self._recording()
@@ -124,6 +123,13 @@ class BundleReporter:
         reporting = self.config.pluginmanager.get_plugin("clusterproof-reporting")
         if reporting and reporting.folder:
             yield from files_of(reporting.folder, self.began)
+
+    @property
+    def _reported(self) -> Sequence[Result]:
+        """The results, and what broke without one."""
+        outcomes: Any = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        reported: Sequence[Result] = outcomes.reported
+        return reported
 
     def _policy(self) -> str:
         text, record = policy_as_written(self.config.option.policy, self.config.invocation_params.dir)
@@ -145,7 +151,7 @@ class BundleReporter:
             "began": self.began,
             "ended": time.time(),
             "exit_code": exit_code,
-            "verdict": headline(self.results) if self.results else "nothing was found out",
+            "verdict": headline(self._reported) if self._reported else "nothing was found out",
             "is_redacted": bool(option.redact),
             "versions": versions(),
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TypedDict
+from functools import partial
+from typing import Any, TypedDict
 
 import pytest
 
@@ -96,13 +97,14 @@ class CloudWatchReporter:
         self.profile = config.option.profile or ""
         self.warning = ""
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the metrics; a run without any verdict has none."""
         if self.results:
-            (self.warning,) = within(TIMEOUT_S, [self._send])
+            outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
+            (self.warning,) = within(TIMEOUT_S, [partial(self._send, outcomes.reported)])
 
-    def _send(self) -> str:
-        metrics = metrics_of(self.cluster.name, self.results, self.has_history)
+    def _send(self, reported: Sequence[Result]) -> str:
+        metrics = metrics_of(self.cluster.name, reported, self.has_history)
         try:
             account = Account(self.region, self.profile)
             account.call("cloudwatch", "put_metric_data", Namespace=self.namespace, MetricData=metrics)
