@@ -194,8 +194,9 @@ def missing_evidence(results: Iterable[Result]) -> list[Gap]:
     results = list(results)
     nodes = len({result.node for result in results if result.is_of_node})
     causes: dict[str, list[Result]] = defaultdict(list)
-    for hit in with_verdict(results, Verdict.INCOMPLETE):
-        causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
+    for result in with_verdict(results, Verdict.INCOMPLETE):
+        for hit in result.by_cause:
+            causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
     unreachable = {result.node for result in results if result.reports_unreachable}
     every = [
         Gap(

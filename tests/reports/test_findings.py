@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
-from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, missing_evidence
+from clusterproof.reports.formats.junit import suites
 from clusterproof.reports.formats.markdown import markdown
 from clusterproof.reports.formats.prometheus import prometheus
+from clusterproof.reports.formats.text import text
 from clusterproof.reports.page import finding_block
 from clusterproof.reports.to_do import shared_finding, to_do_line
 from tests.reports.reported import run_of
@@ -189,6 +191,19 @@ def test_a_gap_of_several_ranks_begins_with_the_first_and_lists_the_others() -> 
     (gap,) = missing_evidence([result("run", Verdict.INCOMPLETE, "run.slow_rank", message=message)])
     assert gap.cause == "rank 0: its 40 steps vary; expected 96"
     assert gap.messages == ["rank 2: its 40 steps vary; expected 80"]
+
+
+def test_each_cause_for_which_a_check_is_incomplete_is_a_gap_in_every_form() -> None:
+    gaps = [Finding(Verdict.INCOMPLETE, f"{name} unread", cause=f"{name} did not answer") for name in ("nvml", "lspci")]
+    evaluated = [
+        with_findings(result("n1", Verdict.INCOMPLETE, "gpu.one"), grouped(gaps)),
+        result("n1", Verdict.PASS, "gpu.two"),
+    ]
+    assert [gap.cause for gap in missing_evidence(evaluated)] == ["lspci did not answer", "nvml did not answer"]
+    for report in (markdown, text, suites):
+        shown = report(run_of(evaluated, junit_cases="node"))
+        assert "nvml did not answer" in shown
+        assert "lspci did not answer" in shown
 
 
 def test_what_one_cause_left_open_is_one_gap() -> None:

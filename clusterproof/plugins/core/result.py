@@ -162,6 +162,17 @@ class Result:
         )
 
     @property
+    def by_cause(self) -> tuple[Result, ...]:
+        """Split the result by the causes of its findings; those without one stay together."""
+        causes = dict.fromkeys(finding.cause for finding in self.findings)
+        if len(causes) < 2:
+            return (self,)
+        return tuple(
+            with_findings(self, tuple(finding for finding in self.findings if finding.cause == cause))
+            for cause in causes
+        )
+
+    @property
     def skill(self) -> str:
         """`hyperpod-node-debugger § G`."""
         return f"{self.owner} § {self.section}" if self.section else self.owner

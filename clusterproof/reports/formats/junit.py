@@ -132,11 +132,12 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
     groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
     by_cause: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
     is_of_node = len({result.check for result in results}) > 1
-    for result in sorted(shown or results, key=lambda result: result.verdict.rank):
-        if is_of_node and result.verdict is Verdict.INCOMPLETE and result.cause:
-            by_cause[result.cause].append(result.check)
+    parts = (part for result in shown or results for part in result.by_cause)
+    for part in sorted(parts, key=lambda part: part.verdict.rank):
+        if is_of_node and part.verdict is Verdict.INCOMPLETE and part.cause:
+            by_cause[part.cause].append(part.check)
         else:
-            groups[result.verdict, result.check].append(result)
+            groups[part.verdict, part.check].append(part)
     incomplete = Verdict.INCOMPLETE.value
     causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in by_cause.items()]
     return [*(_text(check, verdict, group) for (verdict, check), group in groups.items()), *causes]
