@@ -150,6 +150,12 @@ class Gap:
         lines = {line for result in reported for line in result.message.split("\n")} - {self.cause, ""}
         return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
+    @property
+    def further(self) -> str:
+        """` (and 2 more lines)`, where there is no common cause, and the first message stands for it."""
+        lines = [] if any(result.cause for result in self.results) else self.messages
+        return f" (and {number_of(len(lines), 'more line')})" if lines else ""
+
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:
     """The part of the results with this verdict."""

@@ -188,9 +188,12 @@ def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each()
 
 def test_a_gap_of_several_ranks_begins_with_the_first_and_lists_the_others() -> None:
     message = "rank 0: its 40 steps vary; expected 96\nrank 2: its 40 steps vary; expected 80"
-    (gap,) = missing_evidence([result("run", Verdict.INCOMPLETE, "run.slow_rank", message=message)])
+    evaluated = [result("run", Verdict.INCOMPLETE, "run.slow_rank", message=message)]
+    (gap,) = missing_evidence(evaluated)
     assert gap.cause == "rank 0: its 40 steps vary; expected 96"
     assert gap.messages == ["rank 2: its 40 steps vary; expected 80"]
+    for report in (markdown, text):
+        assert "rank 0: its 40 steps vary; expected 96 (and 1 more line)" in report(run_of(evaluated))
 
 
 def test_each_cause_for_which_a_check_is_incomplete_is_a_gap_in_every_form() -> None:

@@ -97,7 +97,7 @@ def _rows(findings: Sequence[FindingGroup], verdict: Verdict) -> Iterator[str]:
 
 def _rows_of_missing(missing: Sequence[Gap]) -> Iterator[str]:
     for gap in missing[:MAX_FINDINGS]:
-        nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
+        nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS) + gap.further)
         message = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
         yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, message, "")
     if len(missing) > MAX_FINDINGS:

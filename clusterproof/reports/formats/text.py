@@ -81,7 +81,7 @@ def _finding(finding: FindingGroup, verdict: Verdict) -> list[str]:
 def _missing_evidence(run: Run) -> Iterator[list[str]]:
     missing = missing_evidence_in_short(run.results)
     for gap in missing[:MAX_FINDINGS]:
-        cause = shortened(gap.cause, MAX_WORDS)
+        cause = shortened(gap.cause, MAX_WORDS) + gap.further
         remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]
         entry = [
             f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {cause}",

@@ -64,7 +64,7 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield from folded(NEW, changes.new)
     yield from _findings(results, Verdict.FAIL, catalog)
     for gap in missing_evidence(results):
-        yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
+        yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause}{gap.further} ({gap.what})"
     yield from _findings(results, Verdict.CONCERN, catalog)
     yield from folded(GONE, changes.gone)
 
