@@ -50,6 +50,13 @@ def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
     ]
 
 
+def test_a_case_begins_with_what_was_seen_on_the_nodes_that_it_names() -> None:
+    failed = {"gpu002": "GPU 1: 14 errors", "gpu003": "GPU 5: 2 errors", "gpu004": "GPU 1: 14 errors"}
+    results = [result("gpu.ecc", name, Verdict.FAIL, seen) for name, seen in failed.items()]
+    (failure,) = ET.fromstring(suites(run_of(results))).iter("failure")
+    assert failure.get("message") == "gpu[002,004]: GPU 1: 14 errors (+1)"
+
+
 def test_a_case_without_a_finding_says_where_it_passed_and_where_it_does_not_apply() -> None:
     verdicts = {"gpu001": Verdict.PASS, "gpu002": Verdict.NOT_APPLICABLE}
     root = ET.fromstring(suites(run_of([result("gpu.ecc", name, verdict) for name, verdict in verdicts.items()])))

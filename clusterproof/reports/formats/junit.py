@@ -144,11 +144,20 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
 
 
 def _message(results: Sequence[Result]) -> str:
-    """`gpu[003,007]: 14 errors; expected 0 (+1)`: the first observation, and how many more there are."""
-    lines = {line for result in results for line in result.message.split("\n")}
-    nodes = within(fold(result.node for result in results), MAX_NODES)
-    more = f" (+{len(lines) - 1})" if len(lines) > 1 else ""
-    return shortened(f"{nodes}: {min(lines)}{more}", MAX_ATTRIBUTE)
+    """`gpu[003,007]: 14 errors; expected 0 (+1)`: the first observation with its nodes, and how many more there are."""
+    by_line = _by_line(results)
+    first = min(by_line)
+    more = f" (+{len(by_line) - 1})" if len(by_line) > 1 else ""
+    return shortened(f"{within(fold(by_line[first]), MAX_NODES)}: {first}{more}", MAX_ATTRIBUTE)
+
+
+def _by_line(results: Sequence[Result]) -> dict[str, list[str]]:
+    """The nodes of each line of what was seen."""
+    by_line: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        for line in result.message.split("\n"):
+            by_line[line].append(result.node)
+    return by_line
 
 
 def _since(results: Sequence[Result]) -> str:
@@ -171,10 +180,8 @@ def _text(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
     )
     if verdict not in _NOTABLE:
         return "\n".join(_rows(about))
-    by_line: dict[str, list[str]] = defaultdict(list)
-    for result in results:
-        for line in filter(None, result.message.split("\n")):
-            by_line[line].append(result.node)
+    by_line = _by_line(results)
+    by_line.pop("", None)
     seen = [
         f"{within(fold(names), MAX_NODES)}: {shortened(line, MAX_WORDS)}"
         for line, names in list(by_line.items())[:MAX_LINES]
