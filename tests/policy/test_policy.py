@@ -185,6 +185,12 @@ def test_a_finding_goes_to_whom_the_site_names_else_to_the_skill_on_hyperpod_els
     assert policy.read(result).team == words
 
 
+def test_what_is_read_as_a_failure_goes_to_whom_the_site_names_too(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, f'{SITE}[verdicts."gpu.ecc"]\n"not applicable" = "fail"\n')
+    read = policy.read(Result("gpu.ecc", "n", Verdict.NOT_APPLICABLE, "no GPU", team="hardware"))
+    assert (read.verdict, read.team[:13]) == (Verdict.FAIL, "DC operations")
+
+
 def test_nothing_can_be_read_as_a_pass() -> None:
     assert all(Verdict.PASS not in others for others in READINGS.values())
     assert Verdict.PASS not in READINGS

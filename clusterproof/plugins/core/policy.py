@@ -107,14 +107,12 @@ class Policy:
 
         A rule for a check takes precedence over one for its owner.
         """
-        if result.verdict.is_finding:
-            result = replace(result, team=self.team_of(result))
         rules = [(key, self.readings[key]) for key in (result.owner, result.check) if key in self.readings]
-        if not rules:
-            return result
-        findings = result.findings or (Finding(result.verdict, result.message, result.devices, result.cause),)
-        read = tuple(_read(finding, rules) for finding in findings)
-        return result if read == findings else with_findings(result, grouped(read))
+        if rules:
+            findings = result.findings or (Finding(result.verdict, result.message, result.devices, result.cause),)
+            read = tuple(_read(finding, rules) for finding in findings)
+            result = result if read == findings else with_findings(result, grouped(read))
+        return replace(result, team=self.team_of(result)) if result.verdict.is_finding else result
 
     def team_of(self, result: Result) -> str:
         """Who owns a finding, for people: the site's contact, else the skill where skills are used, else the team."""
