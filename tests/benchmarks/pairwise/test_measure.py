@@ -199,6 +199,25 @@ def test_what_is_on_a_disk_that_fills_up_is_evaluated(run: Run, monkeypatch: pyt
     assert campaign.journal.ended == f"nothing more could be measured: {file}: No space left on device"
 
 
+def test_what_an_earlier_run_left_in_the_folder_is_no_measurement_of_this_run(run: Run) -> None:
+    def slow(nodes: Any) -> Reading:
+        return replace(well(nodes), busbw_gb_per_s=100.0) if "secret-n05" in tuple(nodes) else well(nodes)
+
+    left = iter(range(20))
+
+    def lost(nodes: Any) -> Reading:
+        if next(left, None) is None:
+            raise Unusable("the API server does not answer")
+        return well(nodes)
+
+    run(Launched(slow))
+    (run.folder / "pairwise-2.jsonl").write_bytes((run.folder / "pairwise.jsonl").read_bytes())
+    (campaign,) = run(Launched(lost)).campaigns
+    for journal in (campaign.journal, read(run.folder / "pairwise.jsonl")):
+        assert [measurement.reading.busbw_gb_per_s for measurement in journal.measurements] == [400.0] * 20
+    assert not (run.folder / "pairwise-2.jsonl").exists()
+
+
 def test_where_nothing_was_measured_before_the_cluster_is_lost_that_is_said(run: Run) -> None:
     def lost(_nodes: Any) -> Reading:
         raise Unusable("no such partition")

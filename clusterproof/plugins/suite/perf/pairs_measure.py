@@ -39,6 +39,7 @@ from clusterproof.plugins.suite.perf.pairs_options import (
     begun_before,
     journals_of,
     read_or_refuse,
+    remove_earlier,
 )
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
@@ -79,6 +80,8 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
             journal = _resumed(journal, begun, options.resume)
         path = setup.folder / file_name(number)
         try:
+            if not campaigns:
+                remove_earlier(setup.folder, options.resume)
             begun_as = Campaign(journal, figures, cluster.catalog)
             campaigns.append(replace(begun_as, journal=_driven(begun_as, path, options, setup, nodes)))
         except Unusable as problem:

@@ -108,6 +108,14 @@ def journals_of(path: Path) -> list[Path]:
     return sorted(path.glob(PAIRWISE_FILES)) if path.is_dir() else [path] if path.exists() else []
 
 
+def remove_earlier(folder: Path, resumed: Path | None) -> None:
+    """Remove the measurements of an earlier run in the folder that this one does not continue. Raises OSError."""
+    continued = {file.resolve() for file in journals_of(resumed)} if resumed else set()
+    for file in journals_of(folder):
+        if file.resolve() not in continued:
+            file.unlink()
+
+
 def read_or_refuse(path: Path) -> Journal:
     """Read a journal. Raises pytest.UsageError if it is invalid."""
     from clusterproof.plugins.benchmarks.pairwise.journal import JournalError, read
