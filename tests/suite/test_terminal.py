@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.core.result import Finding, Result
+from clusterproof.plugins.core.result import INTERRUPTED, Finding, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.terminal import Evaluating, with_lesser
 from tests.builders.runs import ALONE_OR_NOT
@@ -84,6 +84,8 @@ def test_what_stands_beside_what_is_worse_is_counted(
         for each in verdicts
     ]
     assert with_lesser(counts, results) == shown
+    unevaluated = Result("host.swap", "gpu002", INCOMPLETE, cause=INTERRUPTED)
+    assert with_lesser(counts, [*results, unevaluated]) == shown
 
 
 @pytest.mark.long

@@ -184,7 +184,7 @@ def with_lesser(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
     own: Counter[Verdict] = Counter()
     lesser: Counter[Verdict] = Counter()
     for result in results:
-        own[result.verdict] += 1
+        own[result.verdict] += result.is_evaluated  # pytest counts no test that did not end
         lesser.update(part.verdict for part in result.by_verdict[1:] if part.verdict.is_finding)
     shown = list(counts)
     for verdict, more in lesser.items():
