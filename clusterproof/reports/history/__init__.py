@@ -77,11 +77,14 @@ class NodeIdentity:
         """This identity plus, for the same machine, what only an earlier run reported, such as a lost GPU."""
         if not self.is_same_machine(before):
             return self
-        gpus = {gpu.index: gpu for gpu in (*before.gpus, *self.gpus)}
+        known, reported = ({gpu.uuid for gpu in identity.gpus} for identity in (before, self))
+        replaced = {gpu.index for gpu in self.gpus if gpu.uuid not in known}
+        lost = (gpu for gpu in before.gpus if gpu.uuid not in reported and gpu.index not in replaced)
         return NodeIdentity(
             self.instance_id or before.instance_id,
             self.serial or before.serial,
-            tuple(gpus[index] for index in sorted(gpus)),
+            # Those behind a lost GPU are numbered anew after a reboot; the last of an index is the one there now.
+            tuple(sorted((*lost, *self.gpus), key=lambda gpu: gpu.index)),
         )
 
 

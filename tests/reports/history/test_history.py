@@ -186,6 +186,16 @@ def test_a_gpu_that_is_lost_is_known_from_an_earlier_run(file: Path) -> None:
     assert [offender.id for offender in offenders(past(file))] == ["GPU-b"]
 
 
+def test_a_gpu_that_is_lost_is_not_called_replaced_though_the_others_are_numbered_anew(file: Path) -> None:
+    for _ in range(2):
+        add(file, result("gpu003", FAIL, gpus=[1]), identities={"gpu003": machine("i-1", "GPU-a", "GPU-b", "GPU-c")})
+    add(file, result("gpu003", FAIL, gpus=[1]), identities={"gpu003": machine("i-1", "GPU-a", "GPU-c")})
+    (offender,) = offenders(past(file))
+    assert (offender.id, offender.now, len(offender.runs)) == ("GPU-b", "gpu003", 2)
+    gpus = past(file).identity("gpu003", 3).gpus
+    assert [(gpu.index, gpu.uuid) for gpu in gpus] == [(0, "GPU-a"), (1, "GPU-b"), (1, "GPU-c")]
+
+
 def test_a_fault_of_no_gpu_is_the_instances(file: Path) -> None:
     for node in ("gpu001", "gpu002"):
         add(file, result(node, FAIL, "host.mce_edac"), identities={node: machine("i-1", "GPU-a")})
