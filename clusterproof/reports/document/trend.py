@@ -149,12 +149,20 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
 
 
 def _state(story: Sequence[str]) -> str:
-    """The state of a finding after the last run: `new`, `for 3 runs`, `gone`; and the number of changes if it flaps."""
-    is_finding = [verdict in ("fail", "concern") for verdict in story]
-    ages = next((age for age, is_there in enumerate(reversed(is_finding)) if not is_there), len(is_finding))
-    state = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(is_finding) > 1 and is_finding[-2] else ""
+    """The state of a finding after the last run: `new`, `for 3 runs`, `gone`; and the number of changes if it flaps.
+
+    A run that did not measure it leaves it as it was.
+    """
+    stands = list(accumulate((_finds(verdict) for verdict in story), lambda was, now: was if now is None else now))
+    ages = next((age for age, is_there in enumerate(reversed(stands)) if not is_there), len(stands))
+    state = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(stands) > 1 and stands[-2] else ""
     flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
     return ", ".join(filter(None, (state, flaps)))
+
+
+def _finds(verdict: str) -> bool | None:
+    """Whether a run found something; None if it did not measure it."""
+    return None if verdict in ("", "incomplete") else verdict in ("fail", "concern")
 
 
 def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
@@ -169,7 +177,7 @@ def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> tuple[str, ...]:
 
 def _changes(story: Sequence[str]) -> int:
     """How often it appeared or disappeared; runs that did not measure it do not count."""
-    is_finding = [verdict in ("fail", "concern") for verdict in story if verdict not in ("", "incomplete")]
+    is_finding = [found for verdict in story if (found := _finds(verdict)) is not None]
     return sum(now != before for before, now in pairwise(is_finding))
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from clusterproof.plugins.core.result import Finding, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.trend import counts
+from clusterproof.reports.document.trend import counts, trend_section
 from clusterproof.reports.history import Standing
 from clusterproof.reports.history.changes import between, headline, marked, since_last
 from clusterproof.reports.history.past import read_before
 from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, past, result
+from tests.reports.reported import run_of
 
 
 @pytest.fixture
@@ -41,6 +42,27 @@ def test_a_concern_beside_a_gap_is_new_on_the_terminal_and_in_the_history(first:
     for changes in (since_last([now], {(ECC, "gpu001"): Standing(first)}), between(past(file), 1, 2)):
         assert headline(changes) == "1 finding new on gpu001"
         assert [change.now for change in changes.new] == [CONCERN]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state"),
+    [
+        ([FAIL, INCOMPLETE], "for 2 runs"),
+        ([FAIL, None], "for 2 runs"),
+        ([PASS, FAIL, None, INCOMPLETE], "for 3 runs"),
+        ([FAIL, None, PASS], "gone"),
+        ([INCOMPLETE, FAIL], "new"),
+        ([FAIL, PASS, None], ""),
+    ],
+)
+def test_a_finding_that_the_last_run_did_not_measure_is_not_gone_on_the_page(
+    verdicts: list[Verdict | None], state: str, file: Path
+) -> None:
+    for verdict in verdicts:
+        add(file, result("gpu002", PASS), *([result("gpu001", verdict)] if verdict else []))
+    section = trend_section(run_of([result("gpu001", PASS)], past=past(file)))
+    assert section
+    assert f'<td class="state">{state}</td>' in section.html
 
 
 def test_a_node_alone_that_fails_is_not_fit_in_the_bars_though_its_cluster_is_called_so_too(file: Path) -> None:
