@@ -13,6 +13,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.data import MAX_OF_COLLECTOR
+from clusterproof.reports.document.sections import MAX_ROWS
 from clusterproof.reports.formats.html import document
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.reports.page import Page
@@ -200,6 +201,19 @@ def test_what_was_not_chosen_is_named() -> None:
     text = page(left_out={"perf.busbw": "The bus is slow"}).text
     assert "1 check was not chosen for this run" in text
     assert "perf.busbw The bus is slow" in text
+
+
+def test_a_check_is_filtered_by_the_owner_that_its_findings_name() -> None:
+    passed = result("gpu.ecc", "gpu001", team="hardware")
+    failed = result("gpu.ecc", "gpu002", Verdict.FAIL, "14 errors", team="DC operations (#dc-ops)")
+    assert [check[3] for check in page(passed, failed, passed).data["checks"]] == ["DC operations (#dc-ops)"]
+
+
+def test_what_changed_since_the_last_run_is_counted_where_there_is_no_room_for_all() -> None:
+    changed = [result(f"gpu.c{n}", "gpu001", Verdict.FAIL, since_last="new") for n in range(MAX_ROWS + 3)]
+    shown = page(*changed, last_began=0.0)
+    assert "gpu.c299" in shown.text
+    assert "… and 3 more" in shown.text
 
 
 def test_the_row_behind_the_nodes_has_the_name_of_what_was_evaluated() -> None:

@@ -57,8 +57,9 @@ def data(run: Run) -> str:
     names = [*run.nodes]
     nodes = {name: number for number, name in enumerate(names)}
     checks: dict[str, Result] = {}
-    for result in run.results:
-        checks.setdefault(result.check, result)
+    for result in run.results:  # whose finding it is, only a finding says
+        if result.verdict.is_finding > checks.setdefault(result.check, result).verdict.is_finding:
+            checks[result.check] = result
     pool = ValuePool()
     known = [[pool.number(table) for table in tables(node)] for node in run.nodes.values()]
     values = ValuePool()

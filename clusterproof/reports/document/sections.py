@@ -85,10 +85,12 @@ def _since(run: Run) -> Section | None:
 
 
 def _changed(since: Since, *kinds: str) -> str:
-    return "".join(
+    lines = since.lines(*kinds)
+    listed = "".join(
         f"<li{of_nodes([match[1]]) if (match := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
-        for line in since.lines(*kinds)[:MAX_ROWS]
+        for line in lines[:MAX_ROWS]
     )
+    return listed + (f"<li>… and {len(lines) - MAX_ROWS} more</li>" if len(lines) > MAX_ROWS else "")
 
 
 _WHOSE = re.compile(r"\w+ (\S+): ").match  # `new gpu[003-005]: fail: …`
