@@ -121,6 +121,24 @@ def test_while_the_nodes_are_asked_no_node_is_known(runs: Runs, monkeypatch: pyt
     assert 'verdict="pass"} 0' in (runs.folder / "out" / "metrics.prom").read_text()
 
 
+@pytest.mark.parametrize("ends", ["raise KeyboardInterrupt", "pytest.exit('enough')"])
+def test_what_ends_the_run_within_a_test_that_has_found_something_is_no_finding(runs: Runs, ends: str) -> None:
+    runs.checks(
+        test_it=f"""
+        import pytest
+        from clusterproof import concern_if
+
+        def test_it(node, tmp_path):
+            concern_if(True, "warm; expected cool")
+            {ends}
+        """
+    )
+    process = runs.started("--cluster", runs.cluster(BAD_SECOND), "--report", "out", "-p", "no:cacheprovider")
+    output, _ = process.communicate()
+    assert process.returncode == 2, output
+    assert "INTERRUPTED: 0 of 3 checks ended" in output
+
+
 def test_where_collection_broke_off_what_was_chosen_is_incomplete(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
     ran = runs.over(BAD_SECOND)
