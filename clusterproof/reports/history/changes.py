@@ -124,12 +124,13 @@ def _change_of(result: Result, before: Standing | None) -> Change:
 def since_last(results: Iterable[Result], before: Mapping[Pair, Standing] | None = None) -> Changes:
     """What is new, still there and gone since the last run, according to the results; None without a history.
 
-    `before` is the state then, if known.
+    `before` is the state then, if known. Of a test with parameters nothing is gone while anything is still there.
     """
-    stood = before or {}
+    results, stood = list(results), before or {}
+    there = {(result.check, result.node) for result in results if result.since_last in (NEW, STILL)}
     kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: []}
     for result in results:
-        if result.since_last:
+        if result.since_last and not (result.since_last == GONE and (result.check, result.node) in there):
             kinds[result.since_last].append(_change_of(result, stood.get((result.check, result.node))))
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 

@@ -6,12 +6,13 @@ import json
 import math
 import os
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.result import Measured, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import FILE, NOBODY, HistoryError, NodeIdentity, Pair, PastRun, Standing
 from clusterproof.reports.history.changes import is_green, standing_after
@@ -56,10 +57,10 @@ def write_run(
 
     `reported` is all that the run reported, if more than is kept: what was not green of that, the run was not.
     """
-    worst = _worst(results)
-    nodes = {result.node for result in worst if result.is_of_node and result.verdict is not Verdict.NOT_APPLICABLE}
+    merged = _merged(results)
+    nodes = {result.node for result in merged if result.is_of_node and result.verdict is not Verdict.NOT_APPLICABLE}
     unevaluated = sum(not result.is_evaluated for result in results)
-    green = is_green(result.verdict for result in (*worst, *reported))
+    green = is_green(result.verdict for result in (*merged, *reported))
     run = replace(run, is_green=green, nodes=len(nodes), unevaluated=unevaluated)
     with writing(path) as database:
         values = (storable(run.cluster), *astuple(run)[1:-1])
@@ -74,7 +75,7 @@ def write_run(
         database.executemany(
             "INSERT INTO verdicts (node, check_id, run, verdict, stands, devices, message, standing_devices)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (_row(result, number, names, before) for result in worst),
+            (_row(result, number, names, before) for result in merged),
         )
         for node, identity in sorted((identities or {}).items()):
             _identify(database, names.node(node), number, identity)
@@ -106,14 +107,18 @@ def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Standing
     )
 
 
-def _worst(results: Iterable[Result]) -> list[Result]:
-    """The worst result for each check and node: a site's own test may report several."""
-    worst: dict[Pair, Result] = {}
+def _merged(results: Iterable[Result]) -> list[Result]:
+    """One result for each check and node, as bad as the worst: a site's own test may report several."""
+    by_pair: dict[Pair, list[Result]] = defaultdict(list)
     for result in results:
-        pair = (storable(result.check), storable(result.node))
-        if pair not in worst or result.verdict.rank < worst[pair].verdict.rank:
-            worst[pair] = result
-    return list(worst.values())
+        by_pair[storable(result.check), storable(result.node)].append(result)
+    return [several[0] if len(several) == 1 else _joined(several) for several in by_pair.values()]
+
+
+def _joined(results: Sequence[Result]) -> Result:
+    worst = min(results, key=lambda result: result.verdict.rank)
+    findings = grouped(finding for result in results for finding in result.findings)
+    return with_findings(worst, findings) if findings and findings[0].verdict is worst.verdict else worst
 
 
 def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeIdentity) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import Finding, grouped, with_findings
+from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.trend import counts, trend_section
 from clusterproof.reports.history import Standing
@@ -63,6 +63,24 @@ def test_a_finding_that_the_last_run_did_not_measure_is_not_gone_on_the_page(
     section = trend_section(run_of([result("gpu001", PASS)], past=past(file)))
     assert section
     assert f'<td class="state">{state}</td>' in section.html
+
+
+def found(*verdicts: Verdict) -> list[Result]:
+    """The results of a test with parameters on one node."""
+    return [with_findings(result("gpu001", PASS), (Finding(verdict, "seen"),)) for verdict in verdicts]
+
+
+@pytest.mark.parametrize("again", [(INCOMPLETE, CONCERN), (CONCERN, INCOMPLETE), (PASS, FAIL), (FAIL, PASS)])
+def test_what_a_test_with_parameters_finds_again_is_neither_new_nor_gone(
+    again: tuple[Verdict, ...], file: Path
+) -> None:
+    add(file, *found(*again))
+    before = read_before(file, "small")[1]
+    changes = since_last([marked(each, before) for each in found(*again)], before)
+    add(file, *found(*again))
+    for kinds in (changes, between(past(file), 1, 2)):
+        assert (kinds.new, kinds.gone) == ((), ())
+        assert kinds.still
 
 
 def test_a_node_alone_that_fails_is_not_fit_in_the_bars_though_its_cluster_is_called_so_too(file: Path) -> None:
