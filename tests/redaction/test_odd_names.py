@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.policy import Disabled, Policy
+from clusterproof.plugins.core.strict import parse_toml
+from clusterproof.plugins.redaction.policy import file_without_names
 from clusterproof.plugins.redaction.redact import Redaction
 
 
@@ -19,3 +25,16 @@ from clusterproof.plugins.redaction.redact import Redaction
 def test_a_name_that_is_no_word_is_replaced_too(text: str, shown: str) -> None:
     names = ("rack 3/node 7", "gpu-ü7", "gpu 1", "gpu 10")
     assert Redaction(Cluster("prod", "ssm", tuple(map(Target, names)))).text(text) == shown
+
+
+@pytest.mark.parametrize("name", ["c1", "N1", "head", "gpu009", "acme-gpu-1.example.com"])
+def test_an_exception_for_a_node_is_for_the_same_node(name: str) -> None:
+    rule = Disabled("capped", date(2999, 1, 1), frozenset({name, "elsewhere"}))
+    policy = Policy("clusterproof.toml", disabled={"gpu.power_limit": rule})
+    redaction = Redaction(Cluster("prod", "ssh", (Target("c0"), Target(name))), policy)
+    shown = redaction.cluster.targets[1].name
+    assert redaction.policy.disabled["gpu.power_limit"].nodes == {shown, "host-1"}
+    record = {"disabled": {"gpu.power_limit": {"reason": "capped", "nodes": f"c0,{name},elsewhere"}}}
+    names = redaction.text, redaction.type_word, redaction.version, redaction.node_word
+    nodes = parse_toml(file_without_names(record, *names), "policy.toml")["disabled"]["gpu.power_limit"]["nodes"]
+    assert set(expand(nodes)) == {target.name for target in redaction.cluster.targets} | {"host-1"}

@@ -8,9 +8,11 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, TypeAlias
 
+from clusterproof.plugins.core.nodeset import expand, fold
 from clusterproof.plugins.core.policy import Policy
 
 _TYPES = "instance_type"
+_DISABLED = "disabled"
 _VERSIONS = "versions"
 _OF_VERSIONS = (_VERSIONS, "sizes")  # tables of rules with numbers
 
@@ -18,8 +20,8 @@ _OF_VERSIONS = (_VERSIONS, "sizes")  # tables of rules with numbers
 Shown: TypeAlias = Callable[[str], str]  # redacts a text
 
 
-def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> Policy:
-    """The same rules; `type_` redacts the name of an instance type, `version` a rule about one."""
+def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown, node: Shown) -> Policy:
+    """The same rules; `type_` redacts the name of an instance type, `version` a rule about one, `node` a node."""
     types = [replace(row, name=type_(name)) for name, row in policy.instance_types.items()]
     return replace(
         policy,
@@ -27,7 +29,7 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
         instance_types={row.name: row for row in types},
         made_on=type_(policy.made_on),
         disabled={
-            check: replace(rule, reason=text(rule.reason), nodes=frozenset(map(text, rule.nodes)))
+            check: replace(rule, reason=text(rule.reason), nodes=frozenset(map(node, rule.nodes)))
             for check, rule in policy.disabled.items()
         },
         versions={text(name): version(rule) for name, rule in policy.versions.items()},
@@ -38,9 +40,13 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
     )
 
 
-def file_without_names(record: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
+def file_without_names(record: Mapping[str, Any], text: Shown, type_: Shown, version: Shown, node: Shown) -> str:
     """The file as TOML, without comments."""
-    return as_toml({key: _table(key, value, text, type_, version) for key, value in record.items()})
+    tables = {key: _table(key, value, text, type_, version) for key, value in record.items()}
+    for check, rule in record.get(_DISABLED, {}).items():
+        if "nodes" in rule:
+            tables[_DISABLED][check]["nodes"] = fold(map(node, expand(rule["nodes"])))
+    return as_toml(tables)
 
 
 def _table(name: str, section: Any, text: Shown, type_: Shown, version: Shown) -> Any:

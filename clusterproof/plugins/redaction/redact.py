@@ -62,7 +62,9 @@ class Redaction:
         )
         self.of_policy: dict[str, str] = {}  # replacements in the policy, for workers
         noted = self._noted
-        self.policy = without_names(policy, noted(self.text), noted(self.type_word), noted(self.version))
+        self.policy = without_names(
+            policy, noted(self.text), noted(self.type_word), noted(self.version), noted(self.node_word)
+        )
 
     def _noted(self, shown: Callable[[str], str]) -> Callable[[str], str]:
         def noted(text: str) -> str:
@@ -162,6 +164,10 @@ class Redaction:
             return name
         self._pseudonyms.know(name, "type")
         return self._pseudonyms.word("type", name)
+
+    def node_word(self, name: str) -> str:
+        """A node's name as displayed; a placeholder for one that is not in the cluster."""
+        return self._nodes.get(name) or self._pseudonyms.word("host", name)
 
     def _value(self, value: Any, schema: ValueKind) -> Any:
         if isinstance(value, str):

@@ -89,7 +89,7 @@ class ClusterSession:
             self.config.pluginmanager.register(RedactedHeader(), "clusterproof-own-header")
         else:
             shown: dict[str, str] = worker["clusterproof_policy"]
-            self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 3)
+            self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 4)
 
     def pytest_report_header(self) -> list[str]:
         """The header: what is being checked."""

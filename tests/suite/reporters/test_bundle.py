@@ -70,7 +70,8 @@ def test_a_redacted_bundle_has_no_names(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     reports = ["--junitxml=junit.xml", "--html=page.html", "--self-contained-html", "--report", "out"]
     policy = runs.folder / "clusterproof.toml"
-    policy.write_text(f"# for {name}\n[expect]\ngpus = 8\n", encoding="utf-8")
+    exception = '[disabled."host.swap"]\nreason = "so"\nuntil = 2999-12-31\nnodes = "acme-gpu-[17-18].corp.example"\n'
+    policy.write_text(f"# for {name}\n[expect]\ngpus = 8\n{exception}", encoding="utf-8")
     silent = unreached("acme-gpu-18.corp.example", detail=f"{address}:22 refuses the connection")
     runs.over([sick, silent, saying("acme-gpu-19.corp.example", "pass")], "--redact", "--bundle=b.tar.zst", *reports)
     members = contents(runs.folder / "b.tar.zst")

@@ -133,8 +133,10 @@ class BundleReporter:
 
     def _policy(self) -> str:
         text, record = policy_as_written(self.config.option.policy, self.config.invocation_params.dir)
-        if self.redaction:
-            return file_without_names(record, self.redaction.text, self.redaction.type_word, self.redaction.version)
+        redaction = self.redaction
+        if redaction:
+            shown = redaction.text, redaction.type_word, redaction.version, redaction.node_word
+            return file_without_names(record, *shown)
         return text or as_toml(record)
 
     def _about(self, exit_code: int) -> dict[str, Any]:
