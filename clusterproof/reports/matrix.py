@@ -33,11 +33,11 @@ Cells = Mapping[tuple[str, str], Result]  # by check and node
 def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
     """The matrix of a run; `nodes` in inventory order. Empty if there is no result.
 
-    Pairs and training runs are not shown.
+    Only checks of nodes are shown: a row without a cell would read as not evaluated.
     """
     cells: dict[tuple[str, str], Result] = {}
     for result in results:
-        if result.is_of_pair or result.is_of_run:
+        if not result.is_of_node:
             continue
         before = cells.get((result.check, result.node))
         if before is None or result.verdict.rank < before.verdict.rank:

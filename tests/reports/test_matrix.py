@@ -15,6 +15,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.aws.placement import JobGroup
 from clusterproof.reports.matrix import CELL, COLOURS, MAX_WITH_LETTERS, WIDEST, legend, matrix
 from clusterproof.reports.topology import MAX_LINES, MAX_ROWS, Topology, lines, section
+from tests.reports.reported import of_each_verdict
 
 Grid = dict[tuple[str, str], Verdict]
 MANY = [f"gpu{number:04d}" for number in range(MAX_WITH_LETTERS + 20)]
@@ -98,6 +99,12 @@ def test_a_healthy_cluster_is_a_few_kilobytes() -> None:
     names = [f"gpu{number:04d}" for number in range(1000)]
     results = [Result(f"gpu.check{check}", name, Verdict.PASS) for check in range(30) for name in names]
     assert len(matrix(results, names)) < 8_000
+
+
+def test_a_check_of_the_whole_cluster_has_no_row_as_it_has_no_cell() -> None:
+    shown = matrix(of_each_verdict(), [f"gpu{number:03d}" for number in range(1, 9)])
+    assert 'aria-label="2 checks on 8 nodes"' in shown
+    assert "control_plane.quota" not in shown
 
 
 def test_a_cluster_without_results_has_no_matrix() -> None:
