@@ -57,6 +57,26 @@ def test_a_verdict_is_read_as_the_policy_says(
     assert run.ret == exit_code
 
 
+def test_a_verdict_is_read_so_too_where_there_is_no_control_plane_to_ask(runs: Runs) -> None:
+    runs.checks(
+        test_it="""
+        import pytest
+        from clusterproof import reads
+
+        @pytest.mark.control_plane
+        @reads("slurm")
+        def test_partitions(cluster):
+            assert cluster.slurm.partitions
+        """
+    )
+    assert runs.over([saying("gpu001", "pass")]).ret == EXIT_UNCHECKED
+    runs.pytester.makefile(".toml", clusterproof='[verdicts."control_plane.partitions"]\n"not applicable" = "fail"\n')
+    assert runs.over([saying("gpu001", "pass")]).ret == 1
+    (result,) = runs.results
+    words = "small is not a Slurm cluster (by policy: not applicable of control_plane.partitions is fail)"
+    assert (result.verdict, result.message) == (Verdict.FAIL, words)
+
+
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_file_that_is_named_is_refused(runs: Runs, text: str) -> None:
     (runs.pytester.path / "golden.toml").write_text(text)

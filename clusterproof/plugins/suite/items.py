@@ -169,11 +169,12 @@ class CheckItem(pytest.Item):
 
     def result(self, examined: Examined | None = None) -> Result:
         """Evaluate the check, or use `examined` if it was called already."""
-        why = self.why_not_queried
+        why, policy = self.why_not_queried, policy_of(self.config)
         if why:
             owner = cluster_of(self.config)
-            return replace(not_run(self.check, owner, why), subject=subject_of(self.check, owner))
-        return verdict_on(policy_of(self.config), self.check, self.owner, examined)
+            result = replace(not_run(self.check, owner, why), subject=subject_of(self.check, owner))
+            return result if policy.disables(result.check, result.node) else policy.read(result)
+        return verdict_on(policy, self.check, self.owner, examined)
 
 
 def owner_of(config: pytest.Config, check: Check, name: str) -> CheckOwner:
