@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, pair
 from clusterproof.reports.document.heat import MAX_LINES
-from clusterproof.reports.document.node_map import blocks, in_order
+from clusterproof.reports.document.node_map import blocks, in_order, places
 from clusterproof.reports.formats import write_report
 from clusterproof.reports.formats.pairs_csv import HEAD, measurements_csv
 from clusterproof.reports.pairs import lines_of_pairs, measured_between
@@ -297,3 +297,13 @@ def test_redacted_reports_of_a_recording_name_no_node_and_no_place(tmp_path: Pat
     assert "node1~node2" in files["pairs.csv"]
     assert "node3 fell silent" in files["pairs.csv"]
     assert "place-2" in files["report.html"]
+
+
+def test_the_map_has_the_places_of_all_kinds_of_nodes_that_were_measured() -> None:
+    (campaign,) = measured(HEALTHY).campaigns
+    of_each = [
+        replace(campaign, journal=replace(campaign.journal, plan=replace(campaign.journal.plan, places=where)))
+        for where in ({"n0000": "rack1", "n0001": "rack1"}, {"n0002": "rack2", "n0003": "rack2"})
+    ]
+    known = {kind: (names, numbers[:4]) for kind, names, numbers in places(run(PairwiseRun(tuple(of_each))))}
+    assert known["place"] == (["rack1", "rack2"], [0, 0, 1, 1])

@@ -108,7 +108,8 @@ def _kinds(run: Run) -> Iterator[tuple[str, Mapping[str, str | None]]]:
     )
     for kind, read in kinds:
         yield kind, known_places(read, run.facts)
-    yield "place", dict(run.between.campaigns[0].journal.plan.places) if run.between and run.between.campaigns else {}
+    campaigns = run.between.campaigns if run.between else ()
+    yield "place", {node: place for campaign in campaigns for node, place in campaign.journal.plan.places.items()}
     yield "NVLink domain", {name: _nvlink_domain(node) for name, node in run.nodes.items()}
     yield "group", {name: node.target.group for name, node in run.nodes.items()}
 
