@@ -162,6 +162,13 @@ def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result
     return (part for result in results for part in result.by_verdict if part.verdict is verdict)
 
 
+def parts(results: Iterable[Result]) -> Iterator[Result]:
+    """The parts of the results by verdict, and of what is incomplete by cause."""
+    for result in results:
+        for part in result.by_verdict:
+            yield from part.by_cause if part.verdict is Verdict.INCOMPLETE else (part,)
+
+
 def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[FindingGroup]:
     """The findings with one verdict by urgency, then by number of nodes."""
     evaluated: dict[str, set[str]] = defaultdict(set)
@@ -200,8 +207,8 @@ def missing_evidence(results: Iterable[Result]) -> list[Gap]:
     results = list(results)
     nodes = len({result.node for result in results if result.is_of_node})
     causes: dict[str, list[Result]] = defaultdict(list)
-    for result in with_verdict(results, Verdict.INCOMPLETE):
-        for hit in result.by_cause:
+    for hit in parts(results):
+        if hit.verdict is Verdict.INCOMPLETE:
             causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
     unreachable = {result.node for result in results if result.reports_unreachable}
     every = [

@@ -37,7 +37,7 @@ from clusterproof.reports import (
     subject_in_a_word,
     worst_of,
 )
-from clusterproof.reports.findings import shortened, with_verdict
+from clusterproof.reports.findings import parts, shortened, with_verdict
 from clusterproof.reports.run import Run
 
 MAX_NODES = 80  # characters of a nodeset
@@ -115,7 +115,7 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     """
     results = list(results)
     of_all = failed_by_all(results, catalog)
-    findings = [finding for result in results if result.verdict.is_finding for finding in result.by_verdict]
+    findings = [*parts(result for result in results if result.verdict.is_finding)]
     unfit = {about(result) for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
         unfit |= {about(result) for result in findings if result.is_of_cluster}  # nothing is known of the whole cluster

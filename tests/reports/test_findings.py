@@ -203,6 +203,7 @@ def test_each_cause_for_which_a_check_is_incomplete_is_a_gap_in_every_form() -> 
         result("n1", Verdict.PASS, "gpu.two"),
     ]
     assert [gap.cause for gap in missing_evidence(evaluated)] == ["lspci did not answer", "nvml did not answer"]
+    assert to_do_line(evaluated) == "NOT PROVEN n1 (nvml did not answer, lspci did not answer) · 0 fit"
     for report in (markdown, text, suites):
         shown = report(run_of(evaluated, junit_cases="node"))
         assert "nvml did not answer" in shown
