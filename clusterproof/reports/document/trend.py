@@ -153,7 +153,9 @@ def _state(story: Sequence[str]) -> str:
 
     A run that did not measure it leaves it as it was.
     """
-    stands = list(accumulate((_finds(verdict) for verdict in story), lambda was, now: was if now is None else now))
+    stands: list[bool] = []
+    for found in map(_finds, story):
+        stands.append((bool(stands) and stands[-1]) if found is None else found)
     ages = next((age for age, is_there in enumerate(reversed(stands)) if not is_there), len(stands))
     state = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(stands) > 1 and stands[-2] else ""
     flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
