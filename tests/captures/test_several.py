@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -166,3 +167,18 @@ def test_what_a_nodes_part_does_not_say_is_named_with_the_node(tmp_path: Path) -
     assert first.unknown == ()
     _, second = read_capture(path, resolve(f"capture:{path}"), collector_names())
     assert second.unknown == ("all, of gpu2: it is none of the known forms: dmesg: not permitted",)
+
+
+@pytest.mark.parametrize("form", ["tar", "gztar", "zip"])
+def test_an_archive_whose_files_may_be_of_several_nodes_is_named_and_read_as_no_output(
+    form: str, tmp_path: Path
+) -> None:
+    smi = "\n==============NVSMI LOG==============\n\nAttached GPUs                             : 1\n"
+    smi += "GPU 00000000:53:00.0\n    Product Name                          : NVIDIA H100 80GB HBM3\n"
+    written(tmp_path / "case", **{f"gpu{number}/nvidia-smi-q.txt": smi for number in (1, 2)})
+    archive = Path(shutil.make_archive(str(tmp_path / "gpu1"), form, tmp_path / "case"))
+    (captured,) = read_capture(archive, resolve(f"capture:{archive}"), ())
+    assert captured.evidence.collectors == {}
+    assert captured.unknown == (
+        f"{archive.name}: is an archive, of which nothing was read; expected the files that are in it",
+    )

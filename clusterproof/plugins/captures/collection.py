@@ -15,6 +15,7 @@ from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
     decoded,
+    is_archive,
     most_bytes,
     pieces,
     plain,
@@ -195,6 +196,8 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
         budget.take(len(data))
     except OSError as problem:
         return [], [problem.strerror or str(problem)]
+    if is_archive(data):
+        return [], ["is an archive, of which nothing was read; expected the files that are in it"]
     parts, problems = _of_text(plain(decoded(data)), forms)
     most = most_bytes(content)
     if len(content) > most or (len(data) >= most and data != content):

@@ -15,6 +15,7 @@ from clusterproof.plugins.captures.text import (
     command_in,
     decoded,
     flush,
+    is_archive,
     is_raw,
     most_bytes,
     pieces,
@@ -142,10 +143,12 @@ class Reader:
         return by_node if self.is_slurms else {}
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
-        """The text of a file, and whether there is more; empty if it cannot be read."""
+        """The text of a file, and whether there is more; empty if it cannot be read, or is an archive."""
         with suppress(OSError), opened(file, self.root) as stream:
             content = stream.read(most + 1)
             data = unpacked(content[:most])
+            if is_archive(data):
+                return "", False
             is_cut = max(len(content), len(data)) > most or (data != content and len(data) >= most_bytes(content))
             return plain(decoded(data[:most])), is_cut
         return "", False

@@ -18,6 +18,7 @@ MAX_RATIO = 100  # unpacked by packed size; logs have 10 to 30
 ANY_RATIO_BYTES = 1024 * 1024  # below this, the ratio does not matter
 
 _GZIP = b"\x1f\x8b"
+_TAR, _TAR_AT, _ZIP = b"ustar", 257, b"PK\x03\x04"
 _MARKS = (  # byte-order marks, longest first, and their encodings
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -109,6 +110,11 @@ def unpacked(content: bytes) -> bytes:
         parts.append(part)
         left_bytes -= len(part)
     return b"".join(parts)
+
+
+def is_archive(data: bytes) -> bool:
+    """Whether this is an archive of files, which may be of several nodes: their text must not be read as one."""
+    return data.startswith(_TAR, _TAR_AT) or data.startswith(_ZIP)
 
 
 def plain(text: str) -> str:
