@@ -163,6 +163,7 @@ FULL = 240e6 * 60  # bytes per minute at LUSTRE's baseline
 READ, WRITTEN = ("DataReadBytes", "Sum", ""), ("DataWriteBytes", "Sum", "")
 NETWORK = ("NetworkThroughputUtilization", "Average", "OSS0000")
 OSTS = [("DiskIopsUtilization", "Average", f"OST000{number}") for number in range(4)]
+USED = [("StorageCapacityUtilization", "Maximum", f"OST000{number}") for number in range(4)]
 MDT = ("DiskIopsUtilization", "Average", "MDT0000")
 FREE = ("FreeDataStorageCapacity", "Sum", "")
 MIN_FREE = ("FreeDataStorageCapacity", "Minimum", "")
@@ -239,10 +240,29 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
         ("capacity", {MIN_FREE: [6.0 * 2**30] * 15}, Verdict.FAIL, "the fullest OST is 98 % full, the whole 50 %"),
         (
             "capacity",
-            {FREE: None, ("StorageCapacityUtilization", "Maximum", "OST0002"): [99.0] * 15},
+            {FREE: None, USED[2]: [99.0] * 15},
             Verdict.FAIL,
             "OST0002 is 99 % full; expected less than 95 %",
         ),
+        (
+            "capacity",
+            {USED[0]: "none", USED[2]: [99.0] * 15},
+            Verdict.FAIL,
+            "OST0002 is 99 % full, the whole 50 %; expected less than 95 %",
+        ),
+        (
+            "capacity",
+            {USED[0]: "none", USED[2]: [99.0] * 15},
+            Verdict.FAIL,
+            "incomplete: /fsx (fs-1): StorageCapacityUtilization of OST0000",
+        ),
+        (
+            "capacity",
+            {USED[0]: "none", USED[2]: [40.0] * 15, FREE: [6.0 * 2**30] * 15},
+            Verdict.FAIL,
+            "100 % full; exp",
+        ),
+        ("capacity", {USED[0]: "none", MIN_FREE: [6.0 * 2**30] * 15}, Verdict.FAIL, "the fullest OST is 98 % full, "),
         ("capacity", {FREE: [6.0 * 2**30] * 15, MIN_FREE: None}, Verdict.FAIL, "100 % full; expected less than 95 %"),
         ("capacity", {MIN_FREE: [45.0 * 2**30] * 15}, Verdict.CONCERN, "the fullest OST is 85 % full, the whole 50"),
     ],

@@ -14,7 +14,9 @@ from clusterproof.plugins.evidence.field import (
     Decode,
     Field,
     Reported,
+    each,
     integer,
+    known,
     number,
     objects_as,
     optional,
@@ -172,17 +174,19 @@ class FileSystem(Reported):
     def fullest_target(self) -> tuple[str, float]:
         """The fullest Lustre object storage target and its usage in percent, in the last minute with data.
 
-        If CloudWatch does not report each target, it is calculated from the minimum free space of a target, assuming
-        equal sizes.
+        If CloudWatch does not report each target, it is also calculated from the minimum free space of a target,
+        assuming equal sizes.
         """
-        targets = [
-            (last, series.component)
-            for series in self.series("StorageCapacityUtilization", "Maximum")
-            if series.component and (last := _last(series.points)) is not None
-        ]
-        if targets:
-            used, name = max(targets)
-            return name, used
+        targets = [series for series in self.series("StorageCapacityUtilization", "Maximum") if series.component]
+        last = each(targets, lambda series: (series.component, _last(series.points)))
+        reported = [(name, used) for name, used in last if used is not None]
+        if not reported:
+            return self._target_with_least_space()
+        if len(reported) < len(targets):
+            reported += filter(None, [known(self._target_with_least_space, None)])
+        return max(reported, key=lambda target: target[1])
+
+    def _target_with_least_space(self) -> tuple[str, float]:
         size = self.capacity_gib * GIB / max(1.0, self._last("FreeDataStorageCapacity", "SampleCount"))
         return "the fullest OST", 100 * (1 - self._last("FreeDataStorageCapacity", "Minimum") / size)
 
