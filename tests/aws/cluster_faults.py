@@ -193,6 +193,20 @@ def giving_addresses(service: Service, vpc: Vpc) -> None:
     client(service, "ec2").modify_subnet_attribute(SubnetId=vpc.near, MapPublicIpOnLaunch={"Value": True})
 
 
+def public_and_closed_beside_sagemakers_own(service: Service, vpc: Vpc) -> None:
+    """One group is in a network of the account, another in one of SageMaker's own."""
+
+    def change(description: dict[str, Any]) -> None:
+        del description["VpcConfig"]
+        (group,) = description["InstanceGroups"]
+        other = {**group, "InstanceGroupName": "another", "CurrentCount": 0, "TargetCount": 0}
+        description["InstanceGroups"] = [other, {**group, "OverrideVpcConfig": vpc.config}]
+
+    described(service, change)
+    closed_inward(service, vpc)
+    public(service, vpc)
+
+
 def routes_not_reported(service: Service, vpc: Vpc) -> None:
     empty = "<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"
     service.serves("DescribeRouteTables", lambda _: empty)
@@ -262,6 +276,10 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     one_protocol_only: ({"security_group_self_reference": Verdict.FAIL}, "does not allow traffic with itself inbound"),
     second_group_closed: ({"security_group_self_reference": Verdict.FAIL}, "with itself inbound and outbound"),
     public: ({"subnet_private": Verdict.CONCERN}, "routes to an internet gateway; expected private subnets"),
+    public_and_closed_beside_sagemakers_own: (
+        {"security_group_self_reference": Verdict.FAIL, "subnet_private": Verdict.CONCERN},
+        "routes to an internet gateway; expected private subnets",
+    ),
     giving_addresses: ({"subnet_private": Verdict.CONCERN}, "gives every instance a public address"),
     routes_not_reported: (
         {"subnet_private": Verdict.INCOMPLETE, "vpc_endpoints": Verdict.INCOMPLETE},

@@ -21,7 +21,7 @@ from clusterproof.plugins.catalog.aws import (
 )
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.facts_ec2 import Endpoint, RouteTable, SecurityGroup, Subnet
-from clusterproof.plugins.evidence.aws.facts_hyperpod import InstanceGroup
+from clusterproof.plugins.evidence.aws.facts_hyperpod import InstanceGroup, Network
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 
 AVAILABLE = "available"
@@ -37,7 +37,7 @@ def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
     """The subnets of all instance groups. Raises Incomplete, NotApplicable."""
     if not cluster.is_hyperpod:
         return _reported({instance.subnet_id for instance in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
-    networks = [cluster.hyperpod.network_of(group) for group in cluster.hyperpod.groups]
+    networks = _networks(cluster, cluster.hyperpod.groups)
     return _reported(
         {subnet_id for network in networks for subnet_id in network.subnet_ids}, cluster.vpc_subnets, "subnet"
     )
@@ -85,7 +85,7 @@ def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
 def _ids_of_efa(cluster: ClusterFacts) -> set[str]:
     if cluster.is_hyperpod:
         groups = [group for group in cluster.hyperpod.groups if _has_efa(group.counts, cluster.catalog)]
-        ids = {group_id for group in groups for group_id in _security_groups(cluster, group)}
+        ids = {group_id for network in _networks(cluster, groups) for group_id in network.security_group_ids}
     else:
         instances = [instance for instance in cluster.ec2_instances if _has_efa([instance.ec2_type], cluster.catalog)]
         ids = {group for instance in instances for group in instance.security_group_ids}
@@ -94,8 +94,18 @@ def _ids_of_efa(cluster: ClusterFacts) -> set[str]:
     return ids
 
 
-def _security_groups(cluster: ClusterFacts, group: InstanceGroup) -> tuple[str, ...]:
-    return cluster.hyperpod.network_of(group).security_group_ids
+def _networks(cluster: ClusterFacts, groups: Iterable[InstanceGroup]) -> list[Network]:
+    """The networks of those groups that are in one of the account. Raises NotApplicable if none is."""
+    networks: list[Network] = []
+    without: list[NotApplicable] = []
+    for group in groups:
+        try:
+            networks.append(cluster.hyperpod.network_of(group))
+        except NotApplicable as why:
+            without.append(why)
+    if without and not networks:
+        raise without[0]
+    return networks
 
 
 def _has_efa(types: Iterable[str], catalog: Catalog) -> bool:
