@@ -7,8 +7,8 @@ from typing import Any
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clients import client
-from tests.aws.clusters import instance_id, placed
-from tests.aws.ec2 import Vpc, open_to_internet, with_quotas
+from tests.aws.clusters import instance_id, placed, with_another_group
+from tests.aws.ec2 import Vpc, open_to_internet, with_quotas, with_vpc
 from tests.aws.service import Service
 
 
@@ -126,30 +126,25 @@ def group_in_another_zone(service: Service, vpc: Vpc) -> None:
     )
 
 
-def in_two_ultraservers(service: Service, vpc: Vpc) -> None:
+def in_ultraservers(service: Service, kind: str, *names: str) -> None:
     def change(rows: list[dict[str, Any]]) -> None:
-        for row, name in zip(rows, ("us-a", "us-a", "us-b"), strict=True):
-            row["UltraServerInfo"] = {"Id": name, "Type": "ml.u-p6e-gb200x72"}
+        for row, name in zip(rows, names, strict=False):
+            row["UltraServerInfo"] = {"Id": name, "Type": kind}
 
     listed(service, change)
+
+
+def in_two_ultraservers(service: Service, vpc: Vpc) -> None:
+    in_ultraservers(service, "ml.u-p6e-gb200x72", "us-a", "us-a", "us-b")
 
 
 def in_ultraservers_of_two(service: Service, vpc: Vpc) -> None:
     """Three nodes of 8 GPUs do not fit into one UltraServer of 16 GPUs: two is the minimum."""
-
-    def change(rows: list[dict[str, Any]]) -> None:
-        for row, name in zip(rows, ("us-a", "us-a", "us-b"), strict=True):
-            row["UltraServerInfo"] = {"Id": name, "Type": "ml.u-p5x16"}
-
-    listed(service, change)
+    in_ultraservers(service, "ml.u-p5x16", "us-a", "us-a", "us-b")
 
 
 def outside_the_ultraserver(service: Service, vpc: Vpc) -> None:
-    def change(rows: list[dict[str, Any]]) -> None:
-        for row in rows[:2]:
-            row["UltraServerInfo"] = {"Id": "us-a", "Type": "ml.u-p6e-gb200x72"}
-
-    listed(service, change)
+    in_ultraservers(service, "ml.u-p6e-gb200x72", "us-a", "us-a")
 
 
 def revoked(direction: str, service: Service, vpc: Vpc) -> None:
@@ -194,15 +189,7 @@ def giving_addresses(service: Service, vpc: Vpc) -> None:
 
 
 def public_and_closed_beside_sagemakers_own(service: Service, vpc: Vpc) -> None:
-    """One group is in a network of the account, another in one of SageMaker's own."""
-
-    def change(description: dict[str, Any]) -> None:
-        del description["VpcConfig"]
-        (group,) = description["InstanceGroups"]
-        other = {**group, "InstanceGroupName": "another", "CurrentCount": 0, "TargetCount": 0}
-        description["InstanceGroups"] = [other, {**group, "OverrideVpcConfig": vpc.config}]
-
-    described(service, change)
+    described(service, with_another_group(vpc.config, {}))
     closed_inward(service, vpc)
     public(service, vpc)
 
@@ -210,6 +197,19 @@ def public_and_closed_beside_sagemakers_own(service: Service, vpc: Vpc) -> None:
 def routes_not_reported(service: Service, vpc: Vpc) -> None:
     empty = "<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"
     service.serves("DescribeRouteTables", lambda _: empty)
+
+
+def without_endpoint_beside_a_shared_vpc(service: Service, vpc: Vpc) -> None:
+    """Another group's VPC is of an account that shares it, but does not show its main route table."""
+    described(service, with_another_group(vpc.config, with_vpc(service, "10.77").config))
+    without_endpoint(service, vpc)
+    main = "<associationSet><item><main>true</main></item></associationSet>"
+    table = (
+        f"<routeTableSet><item><routeTableId>rtb-1</routeTableId><vpcId>{vpc.id}</vpcId>{main}</item></routeTableSet>"
+    )
+    service.serves(
+        "DescribeRouteTables", lambda _: f"<DescribeRouteTablesResponse>{table}</DescribeRouteTablesResponse>"
+    )
 
 
 def without_endpoint(service: Service, vpc: Vpc) -> None:
@@ -284,6 +284,10 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     routes_not_reported: (
         {"subnet_private": Verdict.INCOMPLETE, "vpc_endpoints": Verdict.INCOMPLETE},
         "AWS reports no route table of subnet-",
+    ),
+    without_endpoint_beside_a_shared_vpc: (
+        {"subnet_private": Verdict.INCOMPLETE, "vpc_endpoints": Verdict.INCOMPLETE},
+        "the endpoint for s3 is deleted (lifecycle scripts",
     ),
     without_endpoint: ({"vpc_endpoints": Verdict.CONCERN}, "the endpoint for s3 is deleted (lifecycle scripts"),
     endpoint_elsewhere: ({"vpc_endpoints": Verdict.CONCERN}, "does not lead to the endpoint for s3"),

@@ -87,6 +87,19 @@ def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def with_another_group(network: Mapping[str, Any], of_another: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Give the only group a network of its own, and add a group without nodes; an empty network is SageMaker's."""
+
+    def change(description: dict[str, Any]) -> None:
+        del description["VpcConfig"]
+        (group,) = description["InstanceGroups"]
+        another = {**group, "InstanceGroupName": "another", "CurrentCount": 0, "TargetCount": 0}
+        group["OverrideVpcConfig"], another["OverrideVpcConfig"] = network, of_another
+        description["InstanceGroups"] = [another, group]
+
+    return change
+
+
 def _by_name(name: str) -> Callable[[dict[str, Any]], None]:
     """Moto knows no cluster ids: replace an ARN by the cluster's name."""
 

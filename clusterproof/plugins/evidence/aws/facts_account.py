@@ -23,6 +23,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.facts_ec2 import Endpoint, RouteTable, SecurityGroup, Subnet
 from clusterproof.plugins.evidence.aws.facts_hyperpod import InstanceGroup, Network
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.field import each
 
 AVAILABLE = "available"
 T = TypeVar("T", Subnet, SecurityGroup)
@@ -54,11 +55,10 @@ def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
 
 
 def missing_endpoints(cluster: ClusterFacts) -> list[str]:
-    """The endpoints that the nodes' subnets lack, in words."""
-    lacking: dict[str, None] = {}
-    for subnet in subnets_used(cluster):
-        lacking |= dict.fromkeys(_lacking(subnet, table_of(subnet, cluster.route_tables), cluster.vpc_endpoints))
-    return list(lacking)
+    """The endpoints that the nodes' subnets lack, in words; that of a subnet without a route table is incomplete."""
+    tables, endpoints = cluster.route_tables, cluster.vpc_endpoints
+    of_each = each(subnets_used(cluster), lambda subnet: list(_lacking(subnet, table_of(subnet, tables), endpoints)))
+    return list(dict.fromkeys(lacking for of_subnet in of_each for lacking in of_subnet))
 
 
 def _lacking(subnet: Subnet, table: RouteTable, endpoints: Iterable[Endpoint]) -> Iterator[str]:
