@@ -173,6 +173,27 @@ def test_a_fault_of_instances_changes_its_verdicts_and_no_other(
     assert message in messages(runs)
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "of_each", "verdict"),
+    [
+        ("trn2u.48xlarge", (4, 1), Verdict.PASS),
+        ("trn2u.48xlarge", (2, 2), Verdict.CONCERN),
+        ("p6e-gb200.36xlarge", (9, 1), Verdict.PASS),  # UltraServers of 9
+        ("p6e-gb200.36xlarge", (10, 9), Verdict.PASS),  # of 18
+        ("p6e-gb200.36xlarge", (10, 8), Verdict.CONCERN),
+        ("p6e-gb200.36xlarge", (1, 1), Verdict.CONCERN),
+    ],
+)
+def test_instances_may_need_several_ultraservers(
+    runs: Runs, service: Service, instance_type: str, of_each: Sequence[int], verdict: Verdict
+) -> None:
+    _, ids = with_instances(service, sum(of_each), instance_type=instance_type)
+    names = [f"cb-{number}" for number, count in enumerate(of_each) for _ in range(count)]
+    with_topology(service, {instance: ["nn-1"] for instance in ids}, dict(zip(ids, names, strict=True)))
+    ran_on_instances(runs, "-k", "ultraserver_block")
+    assert verdicts(runs) == {"control_plane.ultraserver_block": verdict}, messages(runs)
+
+
 def test_types_without_a_topology_have_no_network_layers(runs: Runs, service: Service, manager: SystemsManager) -> None:
     with_instances(service)
     with_topology(service, {})

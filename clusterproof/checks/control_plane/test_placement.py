@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.placement import (
     Spread,
-    instances_of_an_ultraserver,
+    fewest_ultraservers,
     job_groups,
     lowest_layers,
     network_layers,
@@ -79,8 +79,7 @@ def test_ultraserver_block(cluster: ClusterFacts) -> None:
     wide = [
         spread
         for group, spread in by_group.items()
-        if len(spread.places)
-        > -(-len(group.nodes) // (instances_of_an_ultraserver(cluster, group) or len(group.nodes)))
+        if len(spread.places) > fewest_ultraservers(cluster, group, max(map(len, spread.places.values()), default=0))
     ]
     concern_if(wide, f"{_in_words(wide)}; expected each job group in as few UltraServers as can hold it")
 

@@ -138,7 +138,13 @@ def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
     return dict(ultraserver_of)
 
 
-def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int | None:
+def fewest_ultraservers(cluster: ClusterFacts, group: JobGroup, most_in_one: int) -> int:
+    """How few UltraServers can hold a group, if one of them has so many of its nodes; 1 if their size is unknown."""
+    nodes = len(group.nodes)
+    return -(-nodes // (_reported_size(cluster, group) or _size_by_type(cluster, group, most_in_one) or nodes))
+
+
+def _reported_size(cluster: ClusterFacts, group: JobGroup) -> int | None:
     """The number of nodes in a group's UltraServer, None if its type does not show it."""
     if not cluster.is_hyperpod:
         return None
@@ -146,6 +152,12 @@ def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int |
     used = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
     sizes = {_instances_of(kind, cluster.catalog.accelerators(ec2_type)) for kind, ec2_type in used}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def _size_by_type(cluster: ClusterFacts, group: JobGroup, least: int) -> int | None:
+    """The smallest UltraServer that the instance types of a group are offered in, of at least so many nodes."""
+    rows = [cluster.catalog.instance_type(member.ec2_type) for member in cluster.members if member.group == group.name]
+    return min((size for row in rows if row for size in row.trays or () if size >= least), default=None)
 
 
 def _instances_of(kind: str, own: int | None) -> int | None:
