@@ -194,6 +194,16 @@ def test_instances_may_need_several_ultraservers(
     assert verdicts(runs) == {"control_plane.ultraserver_block": verdict}, messages(runs)
 
 
+def test_a_replay_of_some_nodes_evaluates_their_images(
+    runs: Runs, service: Service, manager: SystemsManager, tmp_path: Path
+) -> None:
+    of_two_images(service)
+    ran_on_instances(runs, "--record", str(tmp_path / "recorded"))
+    some = ("--nodes", "ip-10-9-0-[4-5]", "-k", "image_uniform")
+    ran_on_instances(runs, "--cluster", f"replay:{tmp_path / 'recorded'}", *some)
+    assert verdicts(runs) == {"control_plane.image_uniform": Verdict.PASS}, messages(runs)
+
+
 def test_types_without_a_topology_have_no_network_layers(runs: Runs, service: Service, manager: SystemsManager) -> None:
     with_instances(service)
     with_topology(service, {})

@@ -173,8 +173,10 @@ class ClusterFacts:
 
     @collected_by("instances")
     def ec2_instances(self, ec2: CollectorData) -> tuple[Instance, ...]:
-        """The EC2 instances of the account that AWS describes, at least one. Raises Incomplete."""
-        return tuple(Instance(entry) for entry in at_least_one(ec2.get("instances", objects), "instance"))
+        """The checked nodes that AWS describes as EC2 instances of the account, at least one. Raises Incomplete."""
+        names = {member.name for member in self.members}  # of a recording, perhaps only some of those described
+        described = map(Instance, ec2.get("instances", objects))
+        return tuple(at_least_one([instance for instance in described if instance.hostname in names], "instance"))
 
     instance_topologies = list_collected_as("instance_topology", "instances", InstanceTopology)
 
