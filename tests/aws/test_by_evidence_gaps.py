@@ -80,6 +80,17 @@ def test_ids_that_the_account_does_not_know_cost_what_is_asked_about_them(
     assert all(by_check[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
 
 
+def test_an_id_that_the_account_does_not_know_is_not_passed_over_beside_others(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, ids = with_instances(service)
+    quiet_lustre(watch, lustre(service))
+    answering(monkeypatch, on_ec2("n1", ids[0]), on_ec2("n2", ids[1]), on_ec2("n3", "i-00000000000000003"))
+    by_check = ran(runs)
+    assert all(by_check[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
+    assert "AWS describes no instance of n3" in by_check["subnet_private"][1]
+
+
 def test_nodes_that_do_not_answer_prove_nothing(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, *(unreached(f"n{number}") for number in (1, 2, 3)))
     assert set(verdicts(ran(runs)).values()) == {INCOMPLETE}

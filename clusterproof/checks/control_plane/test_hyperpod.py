@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, inco
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.facts_account import (
     efa_security_groups,
+    instances_of,
     missing_endpoints,
     needs,
     subnets_used,
@@ -233,7 +234,7 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
         data = [(node.group, node.image) for node in cluster.hyperpod_nodes]
     else:
         group_of = {member.name: member.group for member in cluster.members}
-        data = [(group_of[one.hostname], one.image) for one in cluster.ec2_instances]
+        data = [(group_of[one.hostname], one.image) for one in instances_of(cluster)]
     mixed = list(_unlike((group, image) for group, image in data if image))
     concern_if(mixed, f"{', '.join(mixed)}; expected one image in each group")
     silent = sum(not image for _, image in data)

@@ -19,14 +19,30 @@ from clusterproof.plugins.catalog.aws import (
     quotas,
     vpc_endpoint_rows,
 )
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.aws.facts_ec2 import Endpoint, RouteTable, SecurityGroup, Subnet
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, incomplete, part
+from clusterproof.plugins.evidence.aws.facts_ec2 import Endpoint, Instance, RouteTable, SecurityGroup, Subnet
 from clusterproof.plugins.evidence.aws.facts_hyperpod import InstanceGroup, Network
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each
 
 AVAILABLE = "available"
 T = TypeVar("T", Subnet, SecurityGroup)
+
+
+def instances_of(cluster: ClusterFacts) -> tuple[Instance, ...]:
+    """Its EC2 instances. Where AWS describes only some, that part of a check is incomplete. Raises Incomplete."""
+    instances = cluster.ec2_instances
+    if cluster.instances:
+        due = {*cluster.instances.identities, *cluster.instances.nameless}
+    else:
+        due = {target.name for target in cluster.cluster.targets if target.address}
+    lost = due.difference(instance.hostname for instance in instances)
+    with part:
+        if lost:
+            message = f"AWS describes no instance of {fold(lost)}; expected all in this account and region"
+            incomplete(message, cause="AWS describes no such instance")
+    return instances
 
 
 def efa_security_groups(cluster: ClusterFacts) -> list[SecurityGroup]:
@@ -37,7 +53,7 @@ def efa_security_groups(cluster: ClusterFacts) -> list[SecurityGroup]:
 def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
     """The subnets of all instance groups. Raises Incomplete, NotApplicable."""
     if not cluster.is_hyperpod:
-        return _reported({instance.subnet_id for instance in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
+        return _reported({instance.subnet_id for instance in instances_of(cluster)}, cluster.vpc_subnets, "subnet")
     networks = _networks(cluster, cluster.hyperpod.groups)
     return _reported(
         {subnet_id for network in networks for subnet_id in network.subnet_ids}, cluster.vpc_subnets, "subnet"
@@ -87,7 +103,7 @@ def _ids_of_efa(cluster: ClusterFacts) -> set[str]:
         groups = [group for group in cluster.hyperpod.groups if _has_efa(group.counts, cluster.catalog)]
         ids = {group_id for network in _networks(cluster, groups) for group_id in network.security_group_ids}
     else:
-        instances = [instance for instance in cluster.ec2_instances if _has_efa([instance.ec2_type], cluster.catalog)]
+        instances = [instance for instance in instances_of(cluster) if _has_efa([instance.ec2_type], cluster.catalog)]
         ids = {group for instance in instances for group in instance.security_group_ids}
     if not ids:
         raise NotApplicable("no node of it has EFA")
