@@ -21,7 +21,10 @@ from clusterproof.plugins.inventory import resolve
 from tests.captures.captured import ILL, WELL, XID, written, xids
 
 OF_TOOLS = "pdsh@head: gpu3: ssh exited with exit code 255\nclush: gpu4: exited with exit code 1\n"
-PASS, FAIL = Verdict.PASS, Verdict.FAIL
+TIMED_OUT = "clush: gpu[3-4] (2): command timeout\n"
+UNREACHED = "".join(f"gpu{number}: ssh: connect to host gpu{number} port 22: Timed out\n" for number in range(3, 10))
+PASS, FAIL, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.INCOMPLETE
+SILENT = {"gpu3": INCOMPLETE, "gpu4": INCOMPLETE}
 
 
 def grouped(*groups: tuple[str, str], rule: str = "-" * 15) -> str:
@@ -53,7 +56,18 @@ def beside(*outputs: tuple[str, str]) -> str:
         (beside(("10.0.0.1", WELL), ("10.0.0.2", ILL)), {"10.0.0.1": PASS, "10.0.0.2": FAIL}),
         (
             f"[root@head ~]# pdsh -w gpu[1-3] dmesg\n{beside(('gpu1', WELL), ('gpu2', ILL))}{OF_TOOLS}",
+            {"gpu1": PASS, "gpu2": FAIL, **SILENT},
+        ),
+        (TIMED_OUT + grouped(("gpu1", WELL), ("gpu2", ILL)), {"gpu1": PASS, "gpu2": FAIL, **SILENT}),
+        (grouped(("gpu1", WELL), ("gpu2", ILL)) + TIMED_OUT, {"gpu1": PASS, "gpu2": FAIL, **SILENT}),
+        (beside(("gpu2", ILL)) + TIMED_OUT, {"gpu2": FAIL, **SILENT}),
+        (
+            f"clush: gpu2: exited with exit code 1\n{grouped(('gpu1', WELL), ('gpu2', ILL))}",
             {"gpu1": PASS, "gpu2": FAIL},
+        ),
+        (
+            UNREACHED + grouped(("gpu1", WELL), ("gpu2", ILL)),
+            {"gpu1": PASS, "gpu2": FAIL, **{f"gpu{number}": INCOMPLETE for number in range(3, 10)}},
         ),
     ],
 )

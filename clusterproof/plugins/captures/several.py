@@ -41,7 +41,10 @@ _HEADING = re.compile(r"-{15,80}")  # lines above and below node names
 _NODES = re.compile(r"([A-Za-z0-9@][\w.,@\[\]-]{0,200000})(?: \(\d{1,6}\))?", re.ASCII)
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
 _OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
-_OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # messages of the tool itself
+# Messages of the tool itself, some about nodes: `clush: gpu[3-4] (2): command timeout`; and why ssh did not reach one.
+_OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): (?P<about>.*)", re.ASCII)
+_ABOUT = re.compile(r"(?P<nodes>(?=[^:]*\d)[A-Za-z0-9][\w.,\[\]-]{0,200000})(?: \(\d{1,6}\))?: .*", re.ASCII)
+_UNREACHED = re.compile(r"(?=[^:]*\d)[A-Za-z0-9][\w.-]{0,63}: (?:ssh|kex_exchange_identification): .*", re.ASCII)
 
 
 def has_text(text: str) -> bool:
@@ -108,6 +111,7 @@ class Reader:
             by_node = _behind_names(lines)
             if is_cut and len(by_node) == 1:
                 return by_node
+        by_node |= {name: [] for name in (_unanswered(lines) if by_node else ()) if name not in by_node}
         known_texts = set(filter(self.is_known, {text for texts in by_node.values() for text in texts}))
         known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
         is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
@@ -209,7 +213,8 @@ def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     headings = [index for index in range(len(lines) - 2) if _is_heading(lines, index)]
     rule = next((lines[index] for index in headings if any(map(str.isdecimal, lines[index + 1]))), "")
     headings = [index for index in headings if lines[index] == rule]
-    if not headings or sum(map(bool, lines[: headings[0]])) > MAX_BEFORE or any(map(is_raw, lines[: headings[0]])):
+    before = [line for line in lines[: headings[0]] if line and not _failed(line)] if headings else []
+    if not headings or len(before) > MAX_BEFORE or any(map(is_raw, before)):
         return
     names: tuple[str, ...] = ()
     begins = 0
@@ -218,6 +223,23 @@ def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
             yield names, "".join(f"{line}\n" for line in lines[begins:index])
             names, begins = _named(lines[index + 1]), index + 3
     yield names, "\n".join(lines[begins:])
+
+
+def _failed(line: str) -> re.Match[str] | None:
+    """The nodes of which the tool says why they did not answer, or not well; else None."""
+    of_tool = _OF_TOOL.fullmatch(line)
+    return _ABOUT.fullmatch(of_tool["about"]) if of_tool else _UNREACHED.fullmatch(line) and _ABOUT.fullmatch(line)
+
+
+def _unanswered(lines: Iterable[str]) -> Iterator[str]:
+    """The nodes that the tool names in its messages. Raises NoCaptureError."""
+    parts = 0
+    for failed in filter(None, map(_failed, lines)):
+        names = _named(failed["nodes"])
+        parts += len(names)
+        if parts > MAX_PARTS:
+            raise NoCaptureError(f"a file has messages about more than {MAX_PARTS:,} nodes")
+        yield from names
 
 
 def _is_heading(lines: Sequence[str], index: int) -> bool:
