@@ -59,6 +59,14 @@ def test_a_hyperpod_cluster_on_eks_is_reached_by_pods_where_that_is_asked(servic
     ]
 
 
+def test_no_group_of_a_hyperpod_cluster_on_eks_is_left_out_for_its_name(service: Service) -> None:
+    with_cluster(service, {"ray-head-node": ("ml.p5.48xlarge", 1), "workers": ("ml.p5.48xlarge", 40)})
+    service.rewrites("DescribeCluster", orchestrated_by_eks)
+    cluster = resolve(NAME)
+    assert {target.group for target in cluster.targets} == {"ray-head-node", "workers"}
+    assert (cluster.connection, cluster.notes) == ("hyperpod", ())
+
+
 def test_one_on_slurm_has_no_pods(service: Service) -> None:
     with_cluster(service, {"workers": ("ml.p5.48xlarge", 2)})
     with pytest.raises(InventoryError, match="is not orchestrated by EKS; expected --via auto"):

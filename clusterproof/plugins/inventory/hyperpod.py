@@ -50,7 +50,8 @@ def _cluster(account: Account, text: str) -> Cluster:
             raise InventoryError(_unknown(account, text)) from None
         raise
     arn, name = str(description["ClusterArn"]), str(description["ClusterName"])
-    roles = {str(group["InstanceGroupName"]): _role(group) for group in instance_groups(description)}
+    orchestrator = _orchestrator(description)
+    roles = {str(group["InstanceGroupName"]): _role(group, orchestrator) for group in instance_groups(description)}
     nodes = list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **_page(name)))
     workers = [node for node in nodes if roles.get(node["InstanceGroupName"]) not in _LEFT_OUT]
     if not workers:
@@ -65,7 +66,7 @@ def _cluster(account: Account, text: str) -> Cluster:
             "region": account.region,
             "arn": arn,
             **({SETTING: f"hyperpod:{_target(controllers[0], _id(arn)).address}"} if controllers else {}),
-            **_orchestrator(description),
+            **orchestrator,
         },
         notes=tuple(_notes(Counter(roles.get(node["InstanceGroupName"], "") for node in nodes))),
     )
@@ -121,11 +122,11 @@ def _page(name: str) -> dict[str, Any]:
     return {"ClusterName": name, "PaginationConfig": {"PageSize": PAGE}}
 
 
-def _role(group: Mapping[str, Any]) -> str:
-    """Controller, Login or Compute, from the API, else from the group's name."""
+def _role(group: Mapping[str, Any], orchestrator: Mapping[str, str]) -> str:
+    """Controller, Login or Compute, from the API, else from the group's name; EKS has only nodes that compute."""
     value = group.get("SlurmConfig", {}).get("NodeType")
-    if value:
-        return str(value)
+    if value or KUBERNETES in orchestrator:
+        return str(value or "Compute")
     name = str(group["InstanceGroupName"])
     return next((role for role, pattern in _BY_NAME if pattern.search(name)), "Compute")
 
