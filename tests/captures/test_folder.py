@@ -10,8 +10,12 @@ from clusterproof.plugins import captures
 from clusterproof.plugins.captures import NoCaptureError, layout, prefix
 from clusterproof.plugins.captures.collection import understood
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import results
 from tests.builders.unreadable import lock
 from tests.captures.captured import written
+
+UUIDS = [f"GPU-{number * 8}-{number * 4}-{number * 4}-{number * 4}-{number * 12}" for number in "12"]
 
 
 def nodes(path: Path) -> dict[str, list[str]]:
@@ -182,3 +186,20 @@ def test_the_reports_of_an_earlier_run_are_no_node(tmp_path: Path) -> None:
     assert layout(tmp_path).strays == ("runs/c/latest has the reports of a run, which are no outputs of a node",)
     written(tmp_path / "flat", "dmesg.txt", "runs/c/latest/results.jsonl", "runs/c/latest/junit.xml")
     assert nodes(tmp_path / "flat") == {"flat": ["dmesg.txt"]}
+
+
+def test_files_of_one_folder_that_show_two_gpus_of_one_number_hide_neither(tmp_path: Path) -> None:
+    well = (
+        f"==============NVSMI LOG==============\n\nAttached GPUs : 1\nGPU 00000000:53:00.0\n"
+        f"    Product Name : NVIDIA H100 80GB HBM3\n    GPU UUID : {UUIDS[0]}\n"
+        "    ECC Errors\n        Volatile\n            DRAM Uncorrectable : 0\n"
+    )
+    ill = well.replace(UUIDS[0], UUIDS[1]).replace("Uncorrectable : 0", "Uncorrectable : 14")
+    listed = "index, name, persistence_mode\n0, NVIDIA H100 80GB HBM3, Enabled\n"
+    written(tmp_path / "cap", **{"nvidia-smi-q-gpu1": well, "nvidia-smi-q-gpu2": ill, "nvidia-smi-query": listed})
+    (node,) = layout(tmp_path / "cap").nodes
+    captured = understood(node, tmp_path / "cap", ())
+    result = results(captured.evidence)["gpu.no_uncorrected_ecc"]
+    assert result.verdict is Verdict.FAIL
+    assert "GPU 0: uncorrected ECC errors: 14 in DRAM; expected 0" in result.message
+    assert captured.unknown == (f"GPU 0 is {UUIDS[0]} and {UUIDS[1]}; expected the outputs of one node and time",)

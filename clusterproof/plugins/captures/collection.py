@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
-from clusterproof.plugins.captures.merge import completed, latest, merged
+from clusterproof.plugins.captures.merge import completed, latest, merged, of_two_machines
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
@@ -264,6 +264,8 @@ def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, ob
         try:
             value = slurm.worst(value for _, value in ranked) if collector == _OF_SLURM else merged(ranked)
             values[collector] = _FINISHED.get(collector, _itself)(value)
+            if why := of_two_machines(value) if collector == "nvml" else "":
+                problems.append(why)
         except Exception as problem:  # captured files may contain anything
             problems.append(f"{collector}: {type(problem).__name__} in {raised_at(problem)}")
     return values

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from itertools import combinations
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import PLACE
 
 # Keys that identify an entry of a list, the most reliable first; one must agree.
 _KEYS = ("index", "pci", "uuid", "address", "name", "path", "port", "pid", PLACE)
+_UUID = re.compile(r"GPU(?:-[0-9a-f]{4,12}){5}")  # one that nobody has scrubbed
 _LOGS = ("lines", "logs")  # lists to which every file of the same rank adds entries that are missing
 _MAX_COMPARED = 1_000_000  # pairs of entries: 1,000 processes compared with 1,000
 _MAX_DEPTH = 12  # nesting depth; the evidence has 5
@@ -80,9 +83,11 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
         second = [entry for entry in second if _has_name(entry)]
     together = list(first)
     for entry in second:
-        same = [other for other in together if _is_same(other, entry)]
-        for other in same:  # more than one if this entry has the identifiers of both
-            entry = both(other, entry, same_rank=same_rank, depth=depth + 1)
+        same: list[Any] = []  # more than one if this entry has the identifiers of both
+        for other in together:
+            if _is_same(other, entry):
+                entry = both(other, entry, same_rank=same_rank, depth=depth + 1)
+                same.append(other)
         index = together.index(same[0]) if same else len(together)
         together = [other for other in together if not any(other is known for known in same)]
         together.insert(index, entry)
@@ -97,9 +102,26 @@ def _has_name(entry: Mapping[str, Any]) -> bool:
 def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two entries are of the same thing: decided by the best key that both have, else by their values."""
     shared = next((key for key in _KEYS if entry.get(key) is not None and other.get(key) is not None), None)
+    if _are_two_gpus(entry, other):
+        return False
     if shared is None:
         return entry == other
     return bool(entry[shared] == other[shared])
+
+
+def _are_two_gpus(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    uuids = {str(entry.get("uuid")), str(other.get("uuid"))}
+    return len(uuids) > 1 and all(map(_UUID.fullmatch, uuids))
+
+
+def of_two_machines(nvml: object) -> str:
+    """Why this cannot be one machine at one time: a number or address that two GPUs have; else empty."""
+    gpus = nvml.get("gpus") if isinstance(nvml, dict) else None
+    known = [gpu for gpu in gpus if isinstance(gpu, dict)][:_MAX_NAMELESS] if isinstance(gpus, list) else []
+    for gpu, other in combinations(known, 2):
+        if _are_two_gpus(gpu, other) and gpu.get("index") is not None and gpu.get("index") == other.get("index"):
+            return f"GPU {gpu['index']} is {gpu['uuid']} and {other['uuid']}; expected the outputs of one node and time"
+    return ""
 
 
 def completed(nvml: object) -> object:
