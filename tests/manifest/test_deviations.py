@@ -159,6 +159,8 @@ def test_whatever_a_node_says_a_manifest_stays_toml(name: str, rule: str, why: s
 
 
 REFUSED = [
+    ('[versions]\npodman = "absent"', "the probe does not look at 'podman'"),
+    (f'[versions]\nnccl = "{", ".join(f"!= 2.{minor}" for minor in range(40))}"', "expected at most 200 characters"),
     ('[modules]\nnvidai = "loaded"', "the probe does not look at 'nvidai' (did you mean nvidia?)"),
     ('[modules]\nnvidia = "there"', "'there' is not a rule; expected loaded or installed or not loaded or absent"),
     ('[libraries]\n"libnccl.so" = "whole"', "does not look at 'libnccl.so' (did you mean libnccl.so.2?)"),

@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVICES
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+from clusterproof.plugins.evidence.software import collect_versions
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARIES
 from clusterproof.plugins.evidence.software.version import rules
 
@@ -44,6 +45,17 @@ SERVICE = (
 )
 SIZES = ("cpus", "memory_gib", "gpus", "efa", "nvme_disks", "root_gib", "dev_shm_gib")
 FABRIC_MANAGER = "fabric_manager"  # a component with its version from its own program
+COMPONENTS = tuple(
+    dict.fromkeys(
+        (
+            *(row[0] for row in collect_versions.FILES),
+            *collect_versions.LIBRARIES.values(),
+            "cuda_compat",
+            FABRIC_MANAGER,
+            *collect_versions.PACKAGES,
+        )
+    )
+)
 
 GPU, EFA, NEURON = "NVIDIA GPU", "EFA device", "Neuron device"
 IB, RDMA = "InfiniBand or RoCE device", "RDMA device"
@@ -190,7 +202,7 @@ def manifest_of(table: Table) -> dict[str, Any]:
     about.only("made_of", "made_on", "instance_type")
     return {
         "made_on": about.text("instance_type"),
-        "versions": _rows(table.table("versions"), (), _is_version_rule),
+        "versions": _rows(table.table("versions"), COMPONENTS, _is_version_rule),
         "modules": _rows(table.table("modules"), MODULES, _one_of(MODULE)),
         "libraries": _rows(table.table("libraries"), LIBRARIES, _one_of(LIBRARY)),
         "services": _rows(table.table("services"), SERVICES, _all_of(SERVICE)),
@@ -199,9 +211,9 @@ def manifest_of(table: Table) -> dict[str, Any]:
 
 
 def _rows(table: Table, names: Collection[str], read: Callable[[str], object]) -> dict[str, str]:
-    """A table's rules by name; `names` are the valid names, if limited."""
-    for name in table.values if names else ():
-        if name not in names:
+    """A table's rules by name; `names` are the valid names."""
+    for name in table.values:
+        if name not in names and component(name) not in names:
             raise InventoryError(
                 f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, names)}; "
                 f"expected {', '.join(names)}"

@@ -14,11 +14,10 @@ from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVIC
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
-from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES
 from clusterproof.plugins.manifest import (
     ABSENT,
-    FABRIC_MANAGER,
+    COMPONENTS,
     INSTALLED,
     LOADED,
     NOT_LOADED,
@@ -32,9 +31,6 @@ from clusterproof.plugins.manifest import (
     version_of,
 )
 
-COMPONENTS = tuple(
-    dict.fromkeys([*(row[0] for row in FILES), *LIBRARIES.values(), "cuda_compat", FABRIC_MANAGER, *PACKAGES])
-)
 RUNTIMES = ("containerd", "docker", "enroot", "pyxis")  # an image with an additional one is a different image
 UNWANTED_MODULES = ("nouveau",)  # it claims the GPUs before NVIDIA's driver can
 NOT_OF_IMAGE = ("lustre",)  # loaded by mounts, which are not part of the image

@@ -60,7 +60,11 @@ def parse(text: str) -> Version:
 
 def rules(text: str) -> tuple[Rule, ...]:
     """The conditions in a row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`, `1.43 to 1.50`. Raises ValueError."""
-    parts = (part.strip() for part in text[:MAX_LENGTH].split(","))
+    if len(text) > MAX_LENGTH:
+        raise ValueError(
+            f"{text[:60]!r}… has {len(text)} characters; expected at most {MAX_LENGTH} characters in a rule"
+        )
+    parts = (part.strip() for part in text.split(","))
     return tuple(_rule(condition) for part in parts for condition in _bounds(part))
 
 
