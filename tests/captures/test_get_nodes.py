@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,28 @@ def node(name: str, ready: str = "True", gpus: str = "8") -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": status}
 
 
+def as_yaml(*nodes: dict[str, object]) -> str:
+    """Nodes as `kubectl get nodes -o yaml` prints them, with keys in alphabetical order."""
+    info = {"kernelVersion": "6.1.140", "kubeletVersion": "v1.32.3"}
+    every = [{**item, "status": {**item["status"], "nodeInfo": info}} for item in nodes]  # type: ignore[dict-item]
+    return yaml.safe_dump(every[0] if len(every) == 1 else {"apiVersion": "v1", "items": every, "kind": "List"})
+
+
+def as_documents(*nodes: dict[str, object]) -> str:
+    """Each node as `kubectl get node NAME -o yaml` prints it, with the line that people put between them."""
+    return "---\n".join(map(as_yaml, nodes))
+
+
+def as_outputs(*nodes: dict[str, object]) -> str:
+    """What `for n in …; do kubectl get node $n -o yaml; done` prints."""
+    return "".join(map(as_yaml, nodes))
+
+
+def as_json(*nodes: dict[str, object]) -> str:
+    """The same with `-o json`."""
+    return "\n".join(json.dumps(one, indent=4) for one in nodes)
+
+
 def verdicts(folder: Path, text: str, check: str) -> dict[str, tuple[Verdict, str]]:
     by_node = results(written(folder, nodes=text) / "nodes")[check]
     return {name: (result.verdict, result.message) for name, result in by_node.items()}
@@ -54,6 +77,29 @@ def test_a_node_that_the_table_calls_cordoned_takes_no_pods(tmp_path: Path) -> N
     assert "it is cordoned" in message
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "ip-10-0-1-7  NotReady                   <none>   <invalid>   v1.29.0-eks-5e0fdde   10.0.1.7      5.10.210",
+        "ip-10-0-1-7  NotReady                   <none>   5s                                10.0.1.7      <unknown>",
+        "ip-10-0-1-7  NotReady                   <none>   5s",
+    ],
+    ids=["a clock that differs", "a kubelet that never answered", "the same, without -o wide"],
+)
+def test_a_row_without_an_age_or_a_version_is_that_of_a_node(row: str, tmp_path: Path) -> None:
+    assert verdicts(tmp_path, f"{TABLE}{row}\n", READY)["ip-10-0-1-7"][0] is Verdict.FAIL
+
+
+@pytest.mark.parametrize("printed", [as_json, as_documents, as_outputs])
+def test_nodes_that_were_printed_one_after_the_other_are_all_read(printed: Callable[..., str], tmp_path: Path) -> None:
+    text = printed(node("a-1"), node("a-2", "False"), node("a-3"))
+    assert {name: outcome[0] for name, outcome in verdicts(tmp_path, text, READY).items()} == {
+        "a-1": Verdict.PASS,
+        "a-2": Verdict.FAIL,
+        "a-3": Verdict.PASS,
+    }
+
+
 @pytest.mark.parametrize("kind", ["List", "NodeList"])
 def test_nodes_in_json_are_judged_as_in_a_live_cluster(kind: str, tmp_path: Path) -> None:
     text = json.dumps({"kind": kind, "items": [node("a-1"), node("a-2", "False"), node("a-3", gpus="0")]}, indent=4)
@@ -67,13 +113,6 @@ def test_nodes_in_json_are_judged_as_in_a_live_cluster(kind: str, tmp_path: Path
 
 def test_one_node_in_json_is_that_node(tmp_path: Path) -> None:
     assert verdicts(tmp_path, json.dumps(node("a-2", "Unknown")), READY)["a-2"][0] is Verdict.FAIL
-
-
-def as_yaml(*nodes: dict[str, object]) -> str:
-    """Nodes as `kubectl get nodes -o yaml` prints them, with keys in alphabetical order."""
-    info = {"kernelVersion": "6.1.140", "kubeletVersion": "v1.32.3"}
-    every = [{**item, "status": {**item["status"], "nodeInfo": info}} for item in nodes]  # type: ignore[dict-item]
-    return yaml.safe_dump(every[0] if len(every) == 1 else {"apiVersion": "v1", "items": every, "kind": "List"})
 
 
 def test_nodes_in_yaml_are_judged_as_in_a_live_cluster(tmp_path: Path) -> None:

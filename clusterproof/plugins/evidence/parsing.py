@@ -72,13 +72,18 @@ def short(data: object) -> str:
 
 def document_in(text: str) -> dict[str, Any]:
     """The first JSON object of a text; tools print warnings before and behind it. Raises CaptureError."""
+    return object_at(text, max(text.find("{"), 0))[0]
+
+
+def object_at(text: str, begin: int) -> tuple[dict[str, Any], int]:
+    """The JSON object that begins at this place of a text, and where it ends. Raises CaptureError."""
     try:
-        document, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
+        document, end = json.JSONDecoder().raw_decode(text, begin)
     except (ValueError, RecursionError) as problem:
         raise CaptureError(f"its JSON cannot be read, it may be cut: {problem}") from None
     if not isinstance(document, dict):
         raise CaptureError("its JSON is no object")
-    return document
+    return document, end
 
 
 def typed_above(text: str) -> str:

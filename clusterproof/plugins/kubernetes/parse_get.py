@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, objects
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, object_at, objects
 from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
 from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.kubernetes.parse import MAX_NODES, is_bad, seconds
@@ -22,11 +22,13 @@ TABLE = re.compile(r"\s{0,80}NAME {2,253}STATUS {2,60}ROLES {2,80}AGE {2,40}VERS
 LISTED = re.compile(r'^NAME {2,253}STATUS {2,60}ROLES |"kind": ?"Node"|^(?:  )?kind: Node$', re.MULTILINE)
 _ROW = re.compile(
     r"^([a-z0-9][a-z0-9.-]{0,252}) {2,253}(Ready|NotReady|Unknown)(,SchedulingDisabled)? {2,60}"
-    r"\S{1,200} {2,80}\w{1,20} {2,40}(v\d{1,3}\.\S{1,60})(?: .{0,1000})?$",
+    r"\S{1,200} {2,80}(?:\w{1,20}|<\w{1,20}>)(?: {2,40}(v\d{1,3}\.\S{1,60}))?(?: .{0,1000})?$",
     re.MULTILINE,
 )
 _JSON = re.compile(r'\s{0,80}\{(?=[\s\S]{0,20000}"kind": ?"(?:Node|NodeList|List)")')
 _YAML = re.compile(r"\s{0,80}(?:---\n)?apiVersion: v1\n(?=[\s\S]{0,2000000}^(?:  )?kind: Node$)", re.MULTILINE)
+_BEHIND = re.compile(r"\s*\{")  # of an object: another
+_OBJECT = re.compile(r"^(?:---\n)?(?=apiVersion: v1\n)", re.MULTILINE)  # where one begins, printed by itself or not
 _EVENTS = re.compile(r"(?:NAMESPACE {2,80})?LAST SEEN {2,40}(?:TYPE {2,40})?(?:COUNT {2,40})?REASON {2,80}OBJECT\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 NOT_TRUE = "not True"  # Ready in the table: False or Unknown
@@ -45,7 +47,7 @@ def listed_in(text: str) -> dict[str, str]:
     if not (_JSON.match(text) or _YAML.match(text)):
         return {}
     try:
-        resources = _resources(document_in(text) if _JSON.match(text) else _yaml_in(text))
+        resources = _json_in(text) if _JSON.match(text) else _yaml_in(text)
     except CaptureError:
         return {}
     named = ((node_of(resource).name, resource) for resource in resources[: MAX_NODES + 1])
@@ -80,10 +82,22 @@ def is_json(text: str) -> bool:
 
 def read_json(text: str) -> Mapping[str, object]:
     """The collector `k8s_nodes`, from the API's form. Raises CaptureError."""
-    nodes = list(map(_of_resource, _resources(document_in(text))[:MAX_NODES]))
+    nodes = list(map(_of_resource, _json_in(text)[:MAX_NODES]))
     if not nodes:
         raise CaptureError("its JSON lists no node")
     return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
+
+
+def _json_in(text: str) -> list[dict[str, Any]]:
+    """The nodes in kubectl's output, and in others behind it. Raises CaptureError."""
+    nodes: list[dict[str, Any]] = []
+    begin = max(text.find("{"), 0)
+    while begin >= 0 and len(nodes) <= MAX_NODES:
+        printed, end = object_at(text, begin)
+        nodes += _resources(printed)
+        behind = _BEHIND.match(text, end)
+        begin = behind.end() - 1 if behind else -1
+    return nodes
 
 
 def _of_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,24 +123,30 @@ def is_yaml(text: str) -> bool:
 
 def read_yaml(text: str) -> Mapping[str, object]:
     """The collector `k8s_nodes`, from the API's form. Raises CaptureError."""
-    nodes = list(map(_of_resource, _resources(_yaml_in(text))[:MAX_NODES]))
+    nodes = list(map(_of_resource, _yaml_in(text)[:MAX_NODES]))
     if not nodes:
         raise CaptureError("its YAML lists no node")
     return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
 
 
-def _yaml_in(text: str) -> dict[str, Any]:
-    """The nodes in kubectl's output. If a node's last lines are missing, healthy conditions prove nothing: others may
-    be missing too.
+def _yaml_in(text: str) -> list[dict[str, Any]]:
+    """The nodes in kubectl's output, and in others behind it. Raises CaptureError."""
+    return [node for printed in filter(str.strip, _OBJECT.split(text)) for node in _of_yaml(printed)]
+
+
+def _of_yaml(text: str) -> list[dict[str, Any]]:
+    """The nodes in one output. If a node's last lines are missing, healthy conditions prove nothing: others may be
+    missing too.
     """
     printed = document(text)
     if not isinstance(printed, dict):
         raise CaptureError("its YAML is no object")
-    for resource in _resources(printed):
+    nodes = _resources(printed)
+    for resource in nodes:
         status = resource.get("status")
         if isinstance(status, dict) and "nodeInfo" not in status:
             status["conditions"] = [row for row in objects(status.get("conditions")) if _says_ill(row)]
-    return printed
+    return nodes
 
 
 def _says_ill(row: Mapping[str, Any]) -> bool:
