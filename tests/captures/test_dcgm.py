@@ -115,6 +115,10 @@ def test_where_dcgm_complains_of_nothing_nothing_is_said_and_no_diagnostic_is_pr
             "$ dcgmi dmon -e 150,230 | grep GPU\nGPU 0  35  0\nGPU 1  31  48\n",
             "dcgmi dmon on GPU 1: warn: its last Xid is 48: Double Bit ECC Error",
         ),
+        (
+            "$ dcgmi dmon -e 150,230 | grep GPU\nGPU 1  35  0\nGPU 1  31  48\nGPU 1  31  48\nGPU 1  N/A  79\n",
+            "dcgmi dmon on GPU 1: warn: its last Xid is 48: Double Bit ECC Error, then 79: GPU has fallen off the bus",
+        ),
     ],
 )
 def test_what_dcgm_complains_of_is_a_concern_as_any_user_may_have_injected_it(

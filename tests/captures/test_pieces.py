@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,25 @@ def test_what_only_looks_like_a_prompt_is_part_of_the_output(line: str) -> None:
 
 def test_a_known_beginning_begins_another_output() -> None:
     assert cut("hello 1\na\nhello 2\nb") == [("", "hello 1\na"), ("", "hello 2\nb")]
+
+
+def test_an_object_of_json_behind_another_is_another_output() -> None:
+    disks = [
+        {"device": {"name": f"/dev/nvme{number}"}, "smart_status": {"passed": passed}, "smartctl": {"exit_status": 0}}
+        for number, passed in enumerate((True, False, True))
+    ]
+    values, problems = read_text("\n".join(json.dumps(disk, indent=2) for disk in disks))
+    assert not problems
+    assert {disk["name"]: disk["passed"] for disk in values["nvme"]["smart"]["logs"]} == {  # type: ignore[index]
+        "nvme0": True,
+        "nvme1": False,
+        "nvme2": True,
+    }
+
+
+def test_an_entry_of_a_journal_behind_another_is_not() -> None:
+    entry = '{\n        "_TRANSPORT" : "kernel",\n        "MESSAGE" : "a"\n}\n'
+    assert len(cut(entry * 3)) == 1
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ _PROMPT_SIGNS = "#+%>"  # which other things begin with too
 _EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-[1-9]")
 _OLD_LOGS = "Scanning kernel log files"  # a bug report's lines from every log on the disk, however old
 _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # prefixes of headings that people print between outputs
+_OF_JOURNAL = re.compile(r'\s{0,8}"[A-Z_][A-Z0-9_]{0,80}" :')  # in an entry of `journalctl -o json-pretty`
 _SHORTEST = len("<?xml")  # of first lines of outputs
 _LONGEST_COMMAND = 2000  # characters
 _LOOKED_AT = 300  # characters of a command that are checked for a choice of GPUs
@@ -195,7 +196,7 @@ class Piece:
 
 
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
-    """The outputs in a text, in order.
+    """The outputs in a text, in order; each object of JSON is one, but for the entries of a journal.
 
     What looks like another output within the continuation lines of a log message may be written by a user. In
     entries of `journalctl -o export`, and in events described by kubectl, these lines are unindented.
@@ -205,14 +206,18 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     typed, goes_on = "", False
     is_of_users = False
     head = ""  # the last line that was not a continuation
-    for line in _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n"):
+    every = _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n")
+    for line, below in zip(every, [*every[1:], ""], strict=True):
+        is_object = line == "{" and head == "}" and not _OF_JOURNAL.match(below)
         is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
         is_further = line.startswith(FURTHER) and is_logged(head)
         head = head if not line or is_further else line
         is_users = is_of_users or is_further
         command = command_in(line) if line and not is_users else None
-        is_another = lines and not is_users and len(line) >= _SHORTEST
-        if command is not None or (is_another and any(is_first(line) for is_first in begins)):
+        is_another = lines and not is_users
+        if command is not None or (
+            is_another and (is_object or (len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)))
+        ):
             yield from _piece(lines, typed, goes_on)
             lines, typed, goes_on = [], command or "", command is None
         if command is None:

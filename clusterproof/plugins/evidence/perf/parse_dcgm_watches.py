@@ -135,13 +135,16 @@ def _xid_column(text: str) -> int | None:
 
 def read_dmon(text: str) -> Mapping[str, object]:
     """The collector `dcgm_diag`, if the last Xid of a GPU is not one that a program can cause. Raises CaptureError."""
-    incidents = Incidents()
+    codes: dict[str, dict[int, None]] = {}
     column = _xid_column(text) or 0
     for gpu, values in _OF_GPU.findall(text)[:100_000]:
         cells = values.split()
         code = cells[column] if column < len(cells) else ""
         if code.isdecimal() and int(code) and xid(int(code)).verdict not in OF_PROGRAMS:
-            incidents.by_device[gpu] = [f"its last Xid is {int(code)}: {xid(int(code)).name}"]
+            codes.setdefault(gpu, {})[int(code)] = None
+    incidents = Incidents()
+    for gpu, of_gpu in codes.items():
+        incidents.by_device[gpu] = [f"its last Xid is {', then '.join(f'{code}: {xid(code).name}' for code in of_gpu)}"]
     return incidents.log("dcgmi dmon")
 
 
