@@ -97,7 +97,13 @@ FAULTS = (
         "dcgmi -j: JSON that ends too early",
         {"dcgmi-diag.json": dcgm_json()[:400]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "stops after its heading",
+        "stops after software",
+    ),
+    CapturedFault(
+        "dcgmi -j: JSON that ends behind a test that failed",
+        {"dcgmi-diag.json": dcgm_json("Fail", severity=2, warning='a "}" in memory')[:-120]},
+        {"gpu.dcgm_diag": FAIL},
+        'a "}" in memory; expected every test to pass\nincomplete: the dcgmi diag log stops after memory',
     ),
     CapturedFault(
         "dcgmi -j: the diagnostic could not run",

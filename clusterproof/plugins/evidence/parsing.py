@@ -86,6 +86,25 @@ def object_at(text: str, begin: int) -> tuple[dict[str, Any], int]:
     return document, end
 
 
+_BRACKETS = {"{": "}", "[": "]"}
+_OF_JSON = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[][{}]', re.DOTALL)  # a string, the last perhaps cut, or a bracket
+
+
+def whole_in(text: str) -> dict[str, Any]:
+    """The objects and lists of cut JSON that are whole, within those that are not. Raises CaptureError."""
+    begin = max(text.find("{"), 0)
+    closing: list[str] = []
+    end, still_open = begin, ""
+    for token in _OF_JSON.finditer(text, begin):
+        word = token[0]
+        if word in _BRACKETS:
+            closing.append(_BRACKETS[word])
+        elif closing and word == closing[-1]:
+            closing.pop()
+            end, still_open = token.end(), "".join(reversed(closing))
+    return object_at(text[begin:end] + still_open, 0)[0]
+
+
 def typed_above(text: str) -> str:
     """The command whose output this is, of those whose output does not say what it is of; empty where unknown."""
     first = text.partition("\n")[0]

@@ -15,6 +15,7 @@ from clusterproof.plugins.evidence.parsing import (
     gpus_in,
     objects,
     short,
+    whole_in,
 )
 
 _SECTION = re.compile(r"[|+]-----\s{1,4}([^|]{1,40}?)\s{1,4}-{2,40}")
@@ -126,12 +127,12 @@ def is_json(text: str) -> bool:
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The collector `dcgm_diag`; for cut JSON, only that it is cut. Raises CaptureError."""
+    """The collector `dcgm_diag`; for cut JSON, that it is cut and which results it has. Raises CaptureError."""
     try:
         document = document_in(text)
     except CaptureError:
-        return _diag(text, "", [], is_complete=False)  # a cut log is not an absent log
-    root = next((document[name] for name in ROOTS if isinstance(document.get(name), dict)), None)
+        return _diag(text, "", _of_cut(text), is_complete=False)  # a cut log is not an absent log
+    root = _root(document)
     if root is None:
         raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
     metadata = document.get("metadata")
@@ -140,6 +141,18 @@ def read_json(text: str) -> Mapping[str, object]:
     devices = [result["gpu"] for test in tests for result in test["results"]]
     named = {number for device in devices if device[:1].isdecimal() for number in device.split(", ")}
     return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=len(named) or None)
+
+
+def _root(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    return next((document[name] for name in ROOTS if isinstance(document.get(name), dict)), None)
+
+
+def _of_cut(text: str) -> list[dict[str, Any]]:
+    """The tests in cut JSON that have results."""
+    try:
+        return [test for test in _tests(_root(whole_in(text)) or {}) if test["results"]]
+    except CaptureError:
+        return []
 
 
 def is_table(text: str) -> bool:
