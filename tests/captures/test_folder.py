@@ -87,6 +87,12 @@ def test_a_file_beside_the_folders_joins_its_node_or_is_named(tmp_path: Path) ->
     assert layout(tmp_path).strays == ("readme lies beside the nodes' folders, and is of none of them",)
 
 
+def test_a_file_beside_the_folders_of_a_node_that_has_none_is_that_nodes(tmp_path: Path) -> None:
+    written(tmp_path, "gpu001/dmesg", "gpu002/dmesg", "gpu013.dmesg", "gpu013.lspci", "head.dmesg")
+    assert nodes(tmp_path) == {"gpu001": ["dmesg"], "gpu002": ["dmesg"], "gpu013": ["gpu013.dmesg", "gpu013.lspci"]}
+    assert layout(tmp_path).strays == ("head.dmesg lies beside the nodes' folders, and is of none of them",)
+
+
 def test_no_link_is_followed(tmp_path: Path) -> None:
     written(tmp_path, "cap/gpu001/dmesg", "secret")
     (tmp_path / "cap" / "gpu001" / "lspci").symlink_to(tmp_path / "secret")

@@ -138,12 +138,16 @@ def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:
 
 
 def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
-    """Assign files next to the nodes' folders to the node whose name they begin with; returns the rest."""
+    """Assign files next to the nodes' folders to the node whose name they begin with; returns the rest.
+
+    A node without a folder counts if its name differs only in numbers from that of one with a folder.
+    """
     strays = []
+    patterns = {_NUMBER.sub("0", name) for name in groups}
     for file in files:
         owner = prefix(file.name)
-        if owner in groups:
-            groups[owner].append(file)
+        if owner and _NUMBER.sub("0", owner) in patterns:
+            groups.setdefault(owner, []).append(file)
         else:
             strays.append(f"{file.name} lies beside the nodes' folders, and is of none of them")
     return strays
