@@ -8,6 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from clusterproof.plugins.aws import Account, AwsError
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.inventory import InventoryError, resolve
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.service import Service
@@ -71,3 +77,28 @@ def test_one_on_slurm_has_no_pods(service: Service) -> None:
     with_cluster(service, {"workers": ("ml.p5.48xlarge", 2)})
     with pytest.raises(InventoryError, match="is not orchestrated by EKS; expected --via auto"):
         resolve(NAME, {"via": "kubernetes"})
+
+
+@pytest.mark.parametrize(
+    ("types", "verdict", "message"),
+    [
+        (("p5.48xlarge", "p5.48xlarge"), Verdict.PASS, ""),
+        (
+            ("p5.48xlarge", ""),
+            Verdict.INCOMPLETE,
+            "the instance type of 1 of 2 nodes is not known; expected each known",
+        ),
+        (
+            ("p5.48xlarge", "p5e.48xlarge", ""),
+            Verdict.INCOMPLETE,
+            "the nodes: 1 of p5.48xlarge and 1 of p5e.48xlarge; expected one instance type in each group",
+        ),
+    ],
+)
+def test_a_node_of_an_unknown_type_is_not_of_another(types: tuple[str, ...], verdict: Verdict, message: str) -> None:
+    targets = tuple(Target(f"n{number}", instance_type=kind) for number, kind in enumerate(types))
+    cluster = Cluster("eks:train", "kubernetes", targets, {"region": "us-west-2"})
+    check = all_checks()["control_plane.mixed_instance_types"]
+    result = evaluate(check, ClusterFacts(cluster, NodeEvidence(cluster.name), {}))
+    assert result.verdict is verdict, result.message
+    assert message in result.message
