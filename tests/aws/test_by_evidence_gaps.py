@@ -97,6 +97,28 @@ def test_nodes_that_do_not_answer_prove_nothing(runs: Runs, service: Service, mo
     assert service.calls == []
 
 
+HUNG = Collected(Status.TIMED_OUT, detail="no answer in 10 s")
+
+
+@pytest.mark.parametrize(
+    ("imds", "message"),
+    [
+        (HUNG, "no node says whether it is an EC2 instance"),
+        ({"identity": {"error": "ETIMEDOUT"}}, "no AWS region"),  # only an instance asks its metadata service
+    ],
+)
+def test_nodes_whose_firmware_was_not_read_are_not_taken_for_those_of_another_vendor(
+    runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch, imds: object, message: str
+) -> None:
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable)
+    unread = {"platform": HUNG, "imds": imds, "mounts": mounting(LUSTRE_MOUNT)}
+    answering(monkeypatch, *(node(f"n{number}", boot=boot(hostname=f"n{number}"), **unread) for number in (1, 2, 3)))
+    by_check = ran(runs)
+    assert set(verdicts(by_check).values()) == {INCOMPLETE}, by_check
+    assert message in by_check["subnet_private"][1]
+
+
 def test_an_instance_without_its_metadata_service_is_looked_up_by_the_region_that_is_given(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,9 +50,9 @@ class Instances:
         identity, vendor = _identity(evidence), _word(_value(evidence, "platform").get("vendor"))
         if identity:
             self.identities[evidence.node] = identity
-        elif vendor == EC2:
+        elif vendor == EC2 or _status(evidence) is Status.READ:  # only an instance has a metadata service to ask
             self.nameless.append(evidence.node)
-        elif vendor or not evidence.unreached:
+        elif vendor or _status(evidence) is Status.ABSENT:
             self.elsewhere += 1
 
     @property
@@ -104,6 +104,12 @@ def _identity(evidence: NodeEvidence) -> Identity | None:
     names = ("instance_id", "instance_type", "region", "availability_zone")
     identity = Identity(*(_word(document.get(name)) for name in names))
     return identity if identity.instance_id else None
+
+
+def _status(evidence: NodeEvidence) -> Status:
+    """How its question to the metadata service ended."""
+    collector = evidence.collectors.get("imds")
+    return collector.status if collector else Status.NOT_ASKED
 
 
 def _value(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:

@@ -56,6 +56,9 @@ def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
     for member in cluster.members:
         if cluster.catalog.accelerators(member.ec2_type) != 0:
             nodes.setdefault(member.group, []).append(member.name)
+    unread = [member.name for member in cluster.members if not member.ec2_type] if cluster.instances else []
+    if unread and not nodes:  # each node says itself of which type it is
+        raise Incomplete(f"{fold(unread)} did not say of which instance type it is", cause="no instance type reported")
     if not nodes:
         raise NotApplicable("no node of it has accelerators")
     return tuple(JobGroup(group, tuple(names)) for group, names in sorted(nodes.items()))
