@@ -45,6 +45,7 @@ CASES = {
     "one slow node is named": Case(16, {"nodes": {"n004": 0.93}}, {(Kind.SLOW_NODE, "n004")}),
     "so is one of an odd number": Case(9, {"nodes": {"n004": 0.9}}, {(Kind.SLOW_NODE, "n004")}),
     "so is one of four": Case(4, {"nodes": {"n001": 0.8}}, {(Kind.SLOW_NODE, "n001")}),
+    "so is one of four under the floor": Case(4, {"nodes": {"n001": 0.5}}, {(Kind.SLOW_NODE, "n001")}),
     "of three that differ it is unclear which is slow": Case(
         3, {"nodes": {"n001": 0.8}}, {(Kind.INCONCLUSIVE, "n000~n001~n002")}
     ),

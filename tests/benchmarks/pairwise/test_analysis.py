@@ -31,11 +31,18 @@ def test_each_fault_is_named_for_what_it_is(case: Case, seed: int) -> None:
 
 
 @pytest.mark.long
-def test_when_most_pairs_are_under_the_floor_the_configuration_is_suspected_and_no_node() -> None:
-    (finding,) = Case(16, {"whole": 0.3, "nodes": {"n003": 0.8}}).concluded().findings
+def test_when_most_pairs_are_under_the_floor_the_configuration_is_suspected_and_no_node_is_named_or_well() -> None:
+    finding, slower = Case(16, {"whole": 0.3, "nodes": {"n003": 0.8}}).concluded().findings
     assert finding.kind is Kind.CONFIGURATION
     assert finding.nodes == names(16)
-    assert "are under the floor of 80 GB/s, their median is 30 GB/s" in finding.words
+    assert "32 of 32 measurements are under the floor of 80 GB/s, their median is 30" in finding.words
+    assert (slower.kind, slower.nodes) == (Kind.INCONCLUSIVE, ("n003",))
+    assert slower.words.startswith("most pairs are under the floor, and their cause may be its own")
+
+
+def test_nodes_that_take_most_pairs_under_a_floor_that_others_reach_are_named() -> None:
+    findings = Case(16, {"nodes": dict.fromkeys(names(5), 0.6)}).concluded().findings
+    assert verdicts(findings) == {(Kind.SLOW_NODE, node) for node in names(5)}
 
 
 def test_without_a_floor_a_cluster_that_is_slow_alike_is_normal() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import median
 
@@ -29,6 +29,7 @@ from clusterproof.plugins.evidence.pairs import (
 )
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs: from this share on no node is named
+SLOWER_STILL = "most pairs are under the floor, and their cause may be its own; measure it again once they reach it"
 TOO_FEW = 3  # nodes: with two, nobody can say which is slow
 
 
@@ -53,13 +54,14 @@ def analyse(
         return Analysis(named or (_nothing(measurements),))
     estimates = estimates_of(screened, len(nodes))
     contention = _contention(screened.reference, settings)
-    configuration = None if contention else _configuration(measurements, floor_gb_per_s)
-    if configuration:
-        return Analysis((configuration, *failing), screened.reference, estimates)
-    places = [_slow_place(place, screened, settings) for place in screened.places]
     by_speed = sorted(screened.slow, key=lambda node: screened.slow[node])
-    slow = filter(None, (suspected(node, screened, estimates[node], settings) for node in by_speed))
-    of_nodes = deduplicated([*slow], failing)
+    slow = [*filter(None, (suspected(node, screened, estimates[node], settings) for node in by_speed))]
+    configuration = None if contention else _configuration(measurements, floor_gb_per_s, screened.reference, settings)
+    if configuration:
+        unproven = [replace(fault, kind=Kind.INCONCLUSIVE, words=SLOWER_STILL) for fault in slow]
+        return Analysis((configuration, *deduplicated(unproven, failing)), screened.reference, estimates)
+    places = [_slow_place(place, screened, settings) for place in screened.places]
+    of_nodes = deduplicated(slow, failing)
     named_nodes = {node for finding in of_nodes for node in finding.nodes}
     links = link_findings(screened, measurements, named_nodes, settings, len(nodes))
     blamed = named_nodes | {node for link in links if link.kind is not Kind.INCONCLUSIVE for node in link.nodes}
@@ -93,16 +95,25 @@ def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: Analys
     return ()
 
 
-def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> PairFault | None:
-    """A finding that most pairs are under the floor: no single node causes that. Contended pairs are not used."""
-    succeeding = succeeded(measurements)
-    busbw = [measurement.reading.busbw_gb_per_s or 0.0 for measurement in succeeding]
-    floor = floor_gb_per_s or 0.0
-    under = [measurement for measurement, value in zip(succeeding, busbw, strict=True) if value < floor]
-    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(succeeding):
+def _configuration(
+    measurements: Sequence[Measurement], floor_gb_per_s: float | None, reference: Normal, settings: AnalysisSettings
+) -> PairFault | None:
+    """A finding that most pairs are under the floor: no single node causes that. Contended pairs are not used.
+
+    Nor is it found where pairs of nodes that are not suspected reach the floor. Retests do not count: most of them are
+    of suspects.
+    """
+    floor, succeeding = floor_gb_per_s or 0.0, succeeded(measurements)
+    if exp(min(reference.inside, reference.across)) >= floor:
         return None
-    most = f"{len(under)} of {len(succeeding)} measurements are under the floor of {speed(floor_gb_per_s)}"
+    first = [measurement for measurement in succeeding if measurement.round < settings.first_rounds] or succeeding
+    busbw = [measurement.reading.busbw_gb_per_s or 0.0 for measurement in first]
+    count = sum(value < floor for value in busbw)
+    if count <= SHARE_UNDER_FLOOR * len(first):
+        return None
+    most = f"{count} of {len(first)} measurements are under the floor of {speed(floor)}"
     message = f"{most}, their median is {speed(median(busbw))}"
+    under = [measurement for measurement in succeeding if (measurement.reading.busbw_gb_per_s or 0.0) < floor]
     nodes = tuple(sorted({node for measurement in under for node in measurement.pair.nodes}))
     pairs = tuple({measurement.pair: None for measurement in under})
     return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=pairs)
