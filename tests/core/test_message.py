@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.core.message import SIGNIFICANT, WHOLE, format_pair, speed
+from clusterproof.plugins.core.message import SIGNIFICANT, WHOLE, format_pair, format_speeds, speed
 
 NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
 
@@ -44,3 +44,19 @@ def test_numbers_that_differ_in_what_anybody_measures_never_look_alike(value: fl
 )
 def test_a_speed_is_shown_in_the_unit_that_people_use_for_it(gb_per_s: float, text: str) -> None:
     assert speed(gb_per_s) == text
+
+
+@pytest.mark.parametrize(
+    ("gb_per_s", "other", "texts"),
+    [
+        (479.98, 480.0, ("479.98 GB/s", "480 GB/s")),
+        (400.0, 480.0, ("400 GB/s", "480 GB/s")),
+        (0.05, 480.0, ("400 Mbit/s", "480 GB/s")),
+        (0.007153, 0.007154, ("57.22 Mbit/s", "57.23 Mbit/s")),
+        (400.0, 0.0, ("400 GB/s", "0 GB/s")),
+    ],
+)
+def test_two_speeds_have_as_few_digits_as_distinguish_them(
+    gb_per_s: float, other: float, texts: tuple[str, str]
+) -> None:
+    assert format_speeds(gb_per_s, other) == texts

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from clusterproof.plugins.benchmarks.pairwise.groups import TIMES, best_gb_per_s
 from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, finding_text
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import speed
+from clusterproof.plugins.core.message import format_pair, format_speeds, speed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
@@ -88,15 +88,13 @@ def say_slow(node: Node, measured: MeasuredGroup, nodes: str, best: float) -> No
     concern_if(is_slow, f"{message}; expected {speed(others)}, like the other groups of {size}")
     for known, share, of in ((of_few, least_share, f"{few} nodes"), (measured.pairs_gb_per_s, least_of_pairs, "pairs")):
         if best < share * known:
-            of_known = f"{_percent(best / known)} of the {speed(known)} of {of}"
-            concern_if(True, f"{message}, {of_known}; expected at least {_percent(share)}")
-    concern_if(best < floor, f"{message}; expected at least {speed(floor)}")
+            percent, least_percent = format_pair(best / known * 100, share * 100)
+            of_known = f"{percent} % of the {speed(known)} of {of}"
+            concern_if(True, f"{message}, {of_known}; expected at least {least_percent} %")
+    shown, least = format_speeds(best, floor)
+    concern_if(best < floor, f"{nodes}: {shown}{why}; expected at least {least}")
     worst = min(reading.busbw_gb_per_s or best for reading in measured.readings)
     is_once = not is_slow and worst < (1 - slower) * (others or best)
     concern_if(is_once, f"{nodes}: {speed(worst)} once, and {speed(best)}; expected the same each time")
     if not (others or of_few or floor or measured.pairs_gb_per_s):
         incomplete(f"{message}, with nothing to compare it with; expected pairs that succeed, or --baseline")
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.0f} %"

@@ -8,7 +8,7 @@ from typing import NoReturn
 from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs, measurement_text
 from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, attribution, slowdown_text
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, listed, number_of, speed
+from clusterproof.plugins.core.message import format_speeds, listed, number_of
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
@@ -124,16 +124,16 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     """
     if pair.campaign.mesh:
         not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
-    finding, measured = pair.finding, measurement_text(pair)
     floor, best = pair.campaign.floor_gb_per_s or 0.0, pair.best_gb_per_s or 0.0
-    least = speed(floor, format_pair(floor, best, 4, SIGNIFICANT)[0])
+    finding, measured = pair.finding, measurement_text(pair, floor)
+    least = format_speeds(floor, best)[0]
     is_seen = pair.shares and not (pair.explained and pair.is_slow)
     fail_if(is_seen and best < floor, f"{measured}; expected at least {least}")
     if finding and finding.kind is Kind.INCONCLUSIVE:
         incomplete(f"{measured}: {finding.words}; expected enough measurements to tell the cause")
     assert finding is None, f"{measured}, though each node is fast with others; expected the usual bandwidth"
     if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
-        fail(f"{measured}; expected at least {speed(floor)}")
+        fail(f"{measured}; expected at least {least}")
     if pair.is_slow and pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
         fail(f"{measured}: {attribution(pair.explained)}; expected what is usual")
     require_normal(pair, measured)

@@ -45,9 +45,10 @@ def test_gpu_bandwidth(node: Node) -> None:
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
     }
     low = [
-        f"GPU {gpu}, {direction}: {speed:.4g} GB/s where others reach {limits[direction]:g}"
+        f"GPU {gpu}, {direction}: {seen} GB/s where others reach {due}"
         for direction, speeds in node.gpu_bandwidth.gb_per_s.items()
         for gpu, speed in speeds.items()
+        for seen, due in [format_pair(speed, limits[direction] or 0.0, 4, SIGNIFICANT)]
         if speed < (limits[direction] or 0.0)
     ]
     concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")

@@ -56,6 +56,15 @@ def speed(gb_per_s: float, shown: str = "") -> str:
     return f"{shown or f'{gb_per_s:.4g}'} GB/s"
 
 
+def format_speeds(gb_per_s: float, other: float) -> tuple[str, str]:
+    """Both speeds in as few digits as distinguish them: `479.98 GB/s` and `480 GB/s`."""
+    if 0 < max(gb_per_s, other) < MIN_IN_GB_PER_S:
+        mbit, others_mbit = format_pair(gb_per_s * MBIT_OF_GB, other * MBIT_OF_GB, 3, SIGNIFICANT)
+        return f"{mbit} Mbit/s", f"{others_mbit} Mbit/s"
+    shown, others_shown = format_pair(gb_per_s, other, 4, SIGNIFICANT)
+    return speed(gb_per_s, shown), speed(other, others_shown)
+
+
 def _short(text: str) -> str:
     if "e+" in text:
         return f"{float(text):.0f}"

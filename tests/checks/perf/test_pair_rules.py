@@ -79,6 +79,8 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
         (WELL, None, None, PASS, ""),
         (WELL, None, USUAL, PASS, ""),
         (WELL, None, USUAL + 1, FAIL, "400 GB/s, 100 % of normal; expected at least 401 GB/s"),
+        (WELL, None, USUAL + 0.02, FAIL, "400 GB/s, 100 % of normal; expected at least 400.02 GB/s"),
+        ({"a~b": [USUAL - 0.02]}, None, USUAL, FAIL, "399.98 GB/s, 100 % of normal; expected at least 400 GB/s"),
         (WELL, PairFault(Kind.SLOW_LINK, AB.nodes), None, FAIL, "though each node is fast with others"),
         (WELL, PairFault(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
         (WELL, PairFault(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected enough"),

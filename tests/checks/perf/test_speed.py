@@ -121,10 +121,11 @@ def test_a_single_gpu_of_a_single_node_has_nothing_to_be_compared_with() -> None
     assert (result.verdict, result.observed) == (INCOMPLETE, "GPU 0, host to GPU by nvbandwidth: 25 GB/s")
 
 
-def test_a_node_that_is_evenly_slow_and_alone_is_held_against_what_others_published() -> None:
-    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(30, 30)}, gpus=2)
+@pytest.mark.parametrize(("speed", "shown"), [(30.0, "30"), (47.9996, "47.9996")])
+def test_a_node_that_is_evenly_slow_and_alone_is_held_against_what_others_published(speed: float, shown: str) -> None:
+    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": by_torch(speed, speed)}, gpus=2)
     assert result.verdict is CONCERN
-    assert "GPU 0, host to GPU: 30 GB/s where others reach 48" in result.message
+    assert f"GPU 0, host to GPU: {shown} GB/s where others reach 48" in result.message
 
 
 def test_what_another_program_measured_is_not_compared() -> None:

@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
-from clusterproof.plugins.core.message import speed
+from clusterproof.plugins.core.message import format_speeds
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import (
     Estimate,
@@ -111,8 +111,8 @@ def _configuration(
     count = sum(value < floor for value in busbw)
     if count <= SHARE_UNDER_FLOOR * len(first):
         return None
-    most = f"{count} of {len(first)} measurements are under the floor of {speed(floor)}"
-    message = f"{most}, their median is {speed(median(busbw))}"
+    middle, least = format_speeds(median(busbw), floor)
+    message = f"{count} of {len(first)} measurements are under the floor of {least}, their median is {middle}"
     under = [measurement for measurement in succeeding if (measurement.reading.busbw_gb_per_s or 0.0) < floor]
     nodes = tuple(sorted({node for measurement in under for node in measurement.pair.nodes}))
     pairs = tuple({measurement.pair: None for measurement in under})

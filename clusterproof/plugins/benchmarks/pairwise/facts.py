@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
-from clusterproof.plugins.core.message import speed
+from clusterproof.plugins.core.message import format_speeds
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.pairs import (
     Kind,
@@ -223,18 +223,18 @@ def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable
     return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
 
 
-def measurement_text(pair: MeasuredPair) -> str:
-    """`284 GB/s, 71 % of normal; again 99 %, 98 %`; failures give their reason."""
-    readings = [_reading_text(pair, number) for number in range(len(pair.measurements))]
+def measurement_text(pair: MeasuredPair, floor_gb_per_s: float = 0.0) -> str:
+    """`284 GB/s, 71 % of normal; again 99 %, 98 %`; failures give their reason. Never as if at the floor."""
+    readings = [_reading_text(pair, number, floor_gb_per_s) for number in range(len(pair.measurements))]
     return f"{readings[0]}{'; again ' if readings[1:] else ''}{', '.join(readings[1:])}".replace(
         "; expected", ", expected"
     )
 
 
-def _reading_text(pair: MeasuredPair, number: int) -> str:
+def _reading_text(pair: MeasuredPair, number: int, floor_gb_per_s: float) -> str:
     reading = pair.measurements[number].reading
     normal = pair.campaign.normal_gb_per_s(pair.pair)
     if not reading.busbw_gb_per_s:
         return f"failed ({reading.problem or 'nothing says why'})"
     share = f"{reading.busbw_gb_per_s / normal:.0%}".replace("%", " %") if normal else ""
-    return f"{speed(reading.busbw_gb_per_s)}, {share} of normal" if not number else share
+    return f"{format_speeds(reading.busbw_gb_per_s, floor_gb_per_s)[0]}, {share} of normal" if not number else share
