@@ -28,6 +28,20 @@ def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, t
     assert evidence.exists(), "the folder has what was measured on it"
 
 
+@pytest.mark.parametrize(
+    ("share", "message"),
+    [
+        (0.9, "10.0% slower than is usual or due, in 3 runs; expected less than 5.0%"),
+        (0.9496, "5.04% slower than is usual or due, in 3 runs; expected less than 5%"),
+        (0.96, "4.0% slower than is usual or due, in 4 runs: more like a bad one, 5.0% slower, than like a good one;"),
+    ],
+)
+def test_why_a_node_is_rejected_agrees_with_what_is_expected(share: float, message: str, tmp_path: Path) -> None:
+    outcomes = outcomes_of(tmp_path, Nodes(speed=lambda node, _run: share if node == "n3" else 1.0))
+    assert verdicts(outcomes) == {"n3": NodeVerdict.REJECTED}
+    assert message in outcomes["n3"].reasons[0]
+
+
 @dataclass
 class OtherProducts(Nodes):
     """Nodes some of whose runs multiply another type than all others: the numbers of these runs, by node."""

@@ -32,8 +32,9 @@ class Shift:
 def shifts_of(
     middles: Mapping[str, float], levels: Mapping[str, Sequence[str]], by_chance: float, least: float
 ) -> tuple[Shift, ...]:
-    """Which levels differ by `least` or more, the clearest first; each is compared without the nodes of those before
-    it.
+    """Which levels differ by the share `least` or more, the clearest first.
+
+    Each is compared without the nodes of those before it.
 
     `middles` has the value of each node. What most nodes have is usual; of two equal halves, the faster one.
     """
@@ -44,7 +45,7 @@ def shifts_of(
         if count * chance > by_chance:
             break
         names, by = candidates.pop(nodes), _difference(remaining, nodes)
-        if abs(by) >= least:
+        if share_of(by) >= least:
             shifts[nodes] = Shift(tuple(names), len(nodes), by, count * chance)
             remaining |= {node: remaining[node] - by for node in nodes}
     for nodes in [*shifts] * REFITS:  # the first were beside others that were not known yet
@@ -59,6 +60,11 @@ def shifts_for(levels: Sequence[str], shifts: Sequence[Shift]) -> Iterator[Shift
     return (shift for shift in shifts if shift.levels[0] in levels)
 
 
+def share_of(by: float) -> float:
+    """By what share of the speed something is slower or faster, from the difference of logarithms."""
+    return abs(1 - exp(by))
+
+
 def drift_of(common: Sequence[float], error: float, by_chance: float, least: float) -> float | None:
     """How much faster all units became from the first third of runs to the last; None if it is little, or may be
     chance.
@@ -69,7 +75,7 @@ def drift_of(common: Sequence[float], error: float, by_chance: float, least: flo
     if len(common) < 2:
         return None
     by = median(common[-third:]) - median(common[:third])
-    return by if abs(by) >= least and erfc(abs(by) / (2 * error)) <= by_chance else None
+    return by if share_of(by) >= least and erfc(abs(by) / (2 * error)) <= by_chance else None
 
 
 def _candidates(middles: Mapping[str, float], levels: Mapping[str, Sequence[str]]) -> dict[frozenset[str], list[str]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import exp, log
+from math import log
 
 from clusterproof.plugins.accept import OF_MODEL, NodeRun, UnitSpeed
+from clusterproof.plugins.accept.factors import share_of
 from clusterproof.plugins.accept.plan import AcceptancePlan
 from clusterproof.plugins.accept.population import Levels, Unit
 from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, joined
 from clusterproof.plugins.catalog import acceptance
-from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.message import format_pair, number_of
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
@@ -135,22 +136,28 @@ class Populations:
                 if judged.decision is Decision.BAD:
                     row = acceptance.measures()[name]
                     where = f"GPU {device}, " if device else ""
-                    message = (
-                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual"
-                        f"{population.group_note(node) or ' or due'}, "
-                        f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
-                    )
+                    how_slow = self._slowness(node, population, judged)
+                    message = f"{row.title}: {where}{what}: {how_slow}"
                     slow[node].append((row.check, message))
         return slow
+
+    def _slowness(self, node: str, population: Population, judged: JudgedUnit) -> str:
+        """How slow a unit is, and what is expected; between good and bad, it is nearer to bad than chance explains."""
+        by, bad = 1 - judged.share, self.plan.errors.slower
+        shown, limit = _percents(by, bad)
+        slower = f"{shown} slower than is usual{population.group_note(node) or ' or due'}, in {judged.runs} runs"
+        if by < bad:
+            return f"{slower}: more like a bad one, {limit} slower, than like a good one; expected to be like good ones"
+        return f"{slower}; expected less than {limit}"
 
     def in_common(self) -> Iterator[Result]:
         """What racks, batches and all nodes have in common, each as a finding; a bad rack is a failure."""
         for (_, name, what), population in self.by_key.items():
             row, title = acceptance.measures()[name], f"{acceptance.measures()[name].title}, {what}"
-            due = f"expected less than {acceptance.common().least:.1%}: {LOOK_AT}"
             for shift in population.shifts:
+                seen, due = _differs(shift.by)
                 message = (
-                    f"{title}: its {number_of(shift.nodes, 'node')} are {_as_percent(shift.by)} than the other "
+                    f"{title}: its {number_of(shift.nodes, 'node')} are {seen} than the other "
                     f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
                 )
                 may_be_bad = population.judged.keys() - population.in_doubt
@@ -158,10 +165,20 @@ class Populations:
                 verdict = Verdict.FAIL if is_bad and shift.by <= -self.plan.errors.effect else Verdict.CONCERN
                 yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
             if population.drift is not None:
-                drift = f"all nodes were {_as_percent(population.drift)} in the last runs than in the first"
-                message = f"{title}: {drift}; {due}"
+                seen, due = _differs(population.drift)
+                message = f"{title}: all nodes were {seen} in the last runs than in the first; {due}"
                 yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
 
 
-def _as_percent(by: float) -> str:
-    return f"{abs(1 - exp(by)):.1%} {'slower' if by < 0 else 'faster'}"
+def _differs(by: float) -> tuple[str, str]:
+    """`4.1% slower`, and what is expected instead."""
+    shown, least = _percents(share_of(by), acceptance.common().least)
+    return f"{shown} {'slower' if by < 0 else 'faster'}", f"expected less than {least}: {LOOK_AT}"
+
+
+def _percents(share: float, limit: float) -> tuple[str, str]:
+    """Both in percent with one decimal, or as many as distinguish them."""
+    shown, limit_shown = f"{share:.1%}", f"{limit:.1%}"
+    if shown == limit_shown and share != limit:
+        shown, limit_shown = (f"{percent}%" for percent in format_pair(100 * share, 100 * limit, 1))
+    return shown, limit_shown
