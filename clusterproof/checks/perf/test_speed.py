@@ -13,7 +13,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.comparison import compared_gpus, require_comparison, shortfalls
+from clusterproof.plugins.evidence.perf.comparison import compared_gpus, require_comparison, require_waived, shortfalls
 from clusterproof.plugins.evidence.perf.facts import SLOWER, below_median, report_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
@@ -38,6 +38,8 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
+    with part:
+        require_waived(node)
     compared_with = compared_gpus(node, node.gpu_bandwidth.speeds)
     for behind in shortfalls(node, copies, compared_with):
         report_slower(node, behind, "GB/s")

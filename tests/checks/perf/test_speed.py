@@ -215,6 +215,21 @@ def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
 # All GPUs
 
 
+def between(*, is_waived: bool = False) -> dict[str, Any]:
+    """Copies from the host, and between GPUs, which nvbandwidth waives where CUDA gives no GPU access to another."""
+    made = copies(*[55.0] * 3)
+    waived = "Running device_to_device_memcpy_read_ce.\nWaived: \n"
+    return {**made, "runs": [*made["runs"], ran(waived if is_waived else MATRIX.replace("20", "39"))]}
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(False, INCOMPLETE), (True, PASS)])
+def test_copies_that_are_waived_on_one_node_alone_are_no_pass(others: bool, verdict: Verdict) -> None:
+    beside = {f"gpu00{number}": between(is_waived=others) for number in (2, 3, 4)}
+    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": between(is_waived=True), **beside}, gpus=3)
+    seen = "GPU to GPU by nvbandwidth waived; expected copies as on 3 nodes" if not others else ""
+    assert (result.verdict, result.message) == (verdict, seen)
+
+
 def by_torch(*gpus: float) -> dict[str, Any]:
     speeds = {str(gpu): [speed] for gpu, speed in enumerate(gpus)}
     output = {"gb_per_s": {HOST_TO_GPU: speeds, GPU_TO_HOST: speeds, GPU_TO_GPU: {}}}

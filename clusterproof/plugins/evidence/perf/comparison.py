@@ -105,5 +105,14 @@ def require_comparison(
         incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")
 
 
+def require_waived(node: Node) -> None:
+    """Raise Incomplete for copies that nvbandwidth waived on this node, and made on others of its group."""
+    if node.gpu_bandwidth.is_waived:
+        own, by = all_copies(node), f" by {node.gpu_bandwidth.by}"
+        for name, shared in medians(node, all_copies, "").items():
+            if name.endswith(by) and name not in own and shared.is_comparable:
+                incomplete(f"{name} waived; expected copies as on {shared.nodes} nodes")
+
+
 def _comparable_median(shared: Median | None) -> float | None:
     return shared.value if shared and shared.is_comparable else None

@@ -176,6 +176,11 @@ class GpuBandwidth(Reported):
         return {f"{direction} by {self.by}": speeds for direction, speeds in self.gb_per_s.items()}
 
     @property
+    def is_waived(self) -> bool:
+        """Whether nvbandwidth left copies out: CUDA gives no GPU access to another. Raises Incomplete."""
+        return self.by != "PyTorch" and any(each(self.runs, lambda run: _is_waived(run.output)))
+
+    @property
     def gb_per_s(self) -> Mapping[str, Speeds]:
         """By direction and GPU; between GPUs the median of all copies in which a GPU takes part. Raises Incomplete.
 
@@ -244,11 +249,14 @@ def _middle(rounds: object, where: str) -> float:
 def _of_nvbandwidth(ran: ProgramRun) -> Mapping[str, Speeds]:
     """The matrices of a run: one row of GPUs, or GPUs by GPUs. Raises Incomplete."""
     speeds = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
-    is_waived = any(line.startswith("Waived") for line in ran.output.splitlines())
     with part:
-        if ran.exit != 0 or not (speeds or is_waived):
+        if ran.exit != 0 or not (speeds or _is_waived(ran.output)):
             incomplete(f"{ran.ended}; expected a matrix of bandwidths")
     return speeds
+
+
+def _is_waived(output: str) -> bool:
+    return any(line.startswith("Waived") for line in output.splitlines())
 
 
 def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]]:
