@@ -133,6 +133,14 @@ def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
     assert "about 38 min if nothing has to be repeated" in text
 
 
+def test_a_dry_run_says_each_declared_share_in_full(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text("[errors]\nslower = 0.025\nshows_in = 0.875\ngood_rejected = 0.00002\nbad_accepted = 0.01\n")
+    text = accept(["ssh:n[1-8]", "--plan", str(file), "--dry-run"])[1]
+    assert "declared: at most 0.002% of good nodes rejected, 1% of bad ones accepted; bad is 2.5% slower, in" in text
+    assert "in at least 87.5% of runs" in text
+
+
 def test_a_dry_run_says_with_which_options_each_run_is_made(tmp_path: Path) -> None:
     """A plan of another may name programs of nodes and where results are sent: whoever uses it sees that before."""
     file = tmp_path / "plan.toml"

@@ -239,6 +239,14 @@ def test_a_plan_that_measures_no_node_alone_declares_no_errors(tmp_path: Path) -
     assert "Declared:" not in html
 
 
+def test_the_page_says_each_declared_share_in_full(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(), f"{STAGES}[errors]\nslower = 0.025\ngood_rejected = 0.00002\n")
+    made.go_on((), lambda _words: None)
+    html = page(report(made.state, made.ended, made.named, ""))
+    assert "Declared: at most 0.002% of good nodes are rejected." in html
+    assert "2.5% slower than its population or more, in all runs or in 80% of them" in html
+
+
 def test_concerns_of_accepted_nodes_are_on_the_screen(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(verdicts={("inventory", "n5"): Verdict.CONCERN}))
     made.go_on((), lambda _words: None)

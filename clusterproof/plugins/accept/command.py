@@ -13,6 +13,7 @@ from pathlib import Path
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.page import page
 from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
+from clusterproof.plugins.accept.population import declared
 from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.runner import Acceptance
@@ -161,8 +162,9 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
         return
     of = plan.errors
     yield (
-        f"declared: at most {of.good_rejected:.2%} of good nodes rejected, {of.bad_accepted:.2%} of bad ones accepted; "
-        f"bad is {of.slower:.0%} slower, in at least {of.shows_in:.0%} of runs"
+        f"declared: at most {declared(of.good_rejected)} of good nodes rejected, "
+        f"{declared(of.bad_accepted)} of bad ones accepted; "
+        f"bad is {declared(of.slower)} slower, in at least {declared(of.shows_in)} of runs"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html import escape
 
+from clusterproof.plugins.accept.population import declared
 from clusterproof.plugins.accept.report import NOT_ASKED, Report, headline, removed_node_line
 from clusterproof.plugins.accept.verdicts import ClusterVerdict, NodeVerdict
 from clusterproof.plugins.core.message import printable
@@ -174,13 +175,14 @@ def _errors(report: Report) -> str:
         return "<p>The plan measures no node alone: no errors are declared.</p>"
     of, accepted = report["errors"], report["summary"].get(NodeVerdict.ACCEPTED.value, 0)
     hours = sum(stage["node_hours"] for stage in report["stages"])
-    bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
+    slower, shows_in = declared(of["slower"]), declared(of["shows_in"])
+    bad = f"{slower} slower than its population or more, in all runs or in {shows_in} of them"
     often, most, half = (
         of[key] for key in ("runs_of_each_node", "runs_at_most", "missed_if_it_shows_in_half_of_the_runs")
     )
     lines = [
-        f"Declared: at most {of['good_rejected']:.2%} of good nodes are rejected.",
-        f"Declared: at most {of['bad_accepted']:.2%} of bad nodes are accepted.",
+        f"Declared: at most {declared(of['good_rejected'])} of good nodes are rejected.",
+        f"Declared: at most {declared(of['bad_accepted'])} of bad nodes are accepted.",
         f"Bad is a node of which something is {bad}; or that computes wrong in as many.",
         f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",

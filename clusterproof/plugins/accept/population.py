@@ -33,6 +33,11 @@ _MEDIAN = 1.2533  # the median's standard error for normal noise, relative to th
 _MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of the number of values
 
 
+def declared(share: float) -> str:
+    """A share that a plan declares, in percent and in full: 0.025 is `2.5%`."""
+    return f"{100 * share:.6g}%"
+
+
 @record
 class Errors:
     """The two error rates and the effect size of a plan: shares between 0 and 1."""

@@ -19,6 +19,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 WITHOUT_GPU = ("fs_bandwidth",)  # measurements
 LOOK_AT = "compare what they share: inlet temperature, power limits, clocks, firmware"
+LEAST_CHANCE = 0.0001  # that is shown: a smaller one would look like none
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
@@ -155,10 +156,10 @@ class Populations:
         for (_, name, what), population in self.by_key.items():
             row, title = acceptance.measures()[name], f"{acceptance.measures()[name].title}, {what}"
             for shift in population.shifts:
-                seen, due = _differs(shift.by)
+                (seen, due), chance = _differs(shift.by), max(shift.chance, LEAST_CHANCE)
                 message = (
                     f"{title}: its {number_of(shift.nodes, 'node')} are {seen} than the other "
-                    f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
+                    f"{len(population.nodes) - shift.nodes}, by chance in {chance:.2%} of clusters at most; {due}"
                 )
                 may_be_bad = population.judged.keys() - population.in_doubt
                 is_bad = any(shift.levels[0] in population.levels.get(node, ()) for node, _ in may_be_bad)
