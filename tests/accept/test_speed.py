@@ -10,11 +10,11 @@ import pytest
 
 from clusterproof.plugins.accept import Failure
 from clusterproof.plugins.accept.state import AcceptanceState
-from clusterproof.plugins.accept.verdicts import NodeVerdict
+from clusterproof.plugins.accept.verdicts import NodeVerdict, of_nodes
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from tests.accept.judged import Judged, gpus
-from tests.accept.simulated import NAMES, Nodes, outcomes_of, verdicts
+from tests.accept.simulated import NAMES, SPEED, Nodes, acceptance, outcomes_of, verdicts
 from tests.checks.perf.given import DISPLAY
 
 
@@ -40,6 +40,15 @@ def test_why_a_node_is_rejected_agrees_with_what_is_expected(share: float, messa
     outcomes = outcomes_of(tmp_path, Nodes(speed=lambda node, _run: share if node == "n3" else 1.0))
     assert verdicts(outcomes) == {"n3": NodeVerdict.REJECTED}
     assert message in outcomes["n3"].reasons[0]
+
+
+def test_before_all_nodes_have_had_their_runs_too_few_nodes_are_no_reason(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(stop_after=6), f"{SPEED}[limits]\nnodes_at_once = 4\n")
+    with pytest.raises(KeyboardInterrupt):
+        made.go_on((), lambda _words: None)
+    reasons = {outcome.node: outcome.reasons for outcome in of_nodes(made.state)}
+    so_far = "GPU compute speed, bfloat16 products of 8192 × 8192: too few runs so far to say what is usual"
+    assert [so_far] in map(list, reasons.values()), "of a node that has had its own runs"
 
 
 @dataclass

@@ -154,7 +154,9 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
             yield f"{other.result.check}: {other.result.node} {verdict}: {other.result.message} ({other.folder})"
     for (_, name, what), population, own in state.populations.judged_populations(node, seen.kind) if seen else ():
         title = f"{acceptance.measures()[name].title}, {what}"
-        if population.reference is None:
+        if population.reference is None and not population.is_learned:
+            yield f"{title}: too few runs so far to say what is usual"
+        elif population.reference is None:
             yield f"{title}: too few nodes of its kind to say what is usual, and the plan has no floor"
         elif not own:
             yield f"{title}: not measured on it, and on others of its kind"
