@@ -60,6 +60,17 @@ def test_what_many_cores_have_wrong_stays_within_an_answer_and_hides_no_core(mon
     assert len(json.dumps(report)) < MAX_OUTPUT_BYTES
 
 
+def test_a_type_that_one_core_alone_did_not_multiply_is_an_error_of_that_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its multiplier may lose a bit in every product, as a library would that rounds."""
+    why = {"type": "float32", "why": "PyTorch 2.9 rounds operands of 24 bits"}
+    made, lacking = {"type": "float32", "products": 4, "wrong": []}, {"type": "float8", "why": "no product of it"}
+    answers = [{"types": [of_type, lacking]} for of_type in (why, made, made)]
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(cores, "forked", lambda *_: answers)
+    (error,) = cores.measured(REQUEST)["errors"]
+    assert error == {"core": 0, "error": f"float32 was multiplied on other cores, not on it: {why['why']}"}
+
+
 class Memory(bytearray):
     """Memory in which bit 5 of one byte reads inverted."""
 

@@ -61,8 +61,22 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": sum(answer.get("memory_mib", 0) for answer in answers.values()),
         "types": [{name: value for name, value in of_type.items() if name != "wrong"} for of_type in types.values()],
         "wrong": [of_type for _, of_type in sorted(wrong, key=itemgetter(0))[:MOST_WRONG]],
-        "errors": [{"core": core, "error": answer["error"]} for core, answer in answers.items() if "error" in answer],
+        "errors": [
+            *({"core": core, "error": answer["error"]} for core, answer in answers.items() if "error" in answer),
+            *_alone_without(answers, types),
+        ],
     }
+
+
+def _alone_without(answers: dict[int, dict[str, Any]], types: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The types that a core did not multiply though others did: what it says of the library is so of all cores."""
+    for core, answer in answers.items():
+        for of_type in answer.get("types", []):
+            if "why" in of_type and types[of_type["type"]]["products"]:
+                yield {
+                    "core": core,
+                    "error": f"{of_type['type']} was multiplied on other cores, not on it: {of_type['why']}",
+                }
 
 
 def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> Iterator[dict[str, Any]]:
