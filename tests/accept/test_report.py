@@ -239,6 +239,22 @@ def test_a_plan_that_measures_no_node_alone_declares_no_errors(tmp_path: Path) -
     assert "Declared:" not in html
 
 
+@pytest.mark.parametrize(
+    ("floor", "seen"),
+    [
+        (720, "what is usual of its 8 nodes is 2.8% slower than the floor of the plan; expected less than 1.0%"),
+        (690, ""),
+    ],
+)
+def test_what_is_usual_is_what_was_measured_also_below_a_floor(floor: int, seen: str, tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(), f'stages = ["inventory", "speed"]\n[floors]\ngpu_gemm = {floor}\n')
+    made.go_on((), lambda _words: None)
+    summary = report(made.state, made.ended, made.named, "")
+    assert (summary["populations"][0]["usual"], summary["populations"][0]["floor"]) == (700.0, float(floor))
+    assert f"usual 700 TFLOP/s, due {floor};" in page(summary)
+    assert [seen in other["message"] for other in summary["of_others"]] == ([True] if seen else [])
+
+
 def test_the_page_says_each_declared_share_in_full(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(), f"{STAGES}[errors]\nslower = 0.025\ngood_rejected = 0.00002\n")
     made.go_on((), lambda _words: None)

@@ -70,6 +70,7 @@ class Reference:
     runs: Mapping[int, float]  # what all units of a run had in common
     middles: Mapping[Unit, float]
     nodes: int
+    usual: float  # the centre that was measured, where a floor above it has taken its place
     shifts: tuple[Shift, ...] = ()  # shifts of racks and batches, from the centre
 
     @property
@@ -95,8 +96,9 @@ class Reference:
         return replace(self, centre=self.centre + by if floor is None else max(self.centre + by, floor), error=error)
 
     def compared_again(self, now: Values, levels: Levels, by_chance: float) -> Reference:
-        """The same centre, with what racks and batches have in common now."""
-        return replace(self, shifts=shifts_of(of_nodes(now), levels, by_chance, acceptance.common().least))
+        """The same centre, with what is usual, and what racks and batches have in common, now."""
+        shifts = shifts_of(of_nodes(now), levels, by_chance, acceptance.common().least)
+        return replace(self, usual=self.centre + median(_without(shifts, now, levels)), shifts=shifts)
 
 
 def reference_of(
@@ -121,16 +123,19 @@ def reference_of(
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
     shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
-    shifted = [
-        x - sum(shift.by for shift in shifts_for(levels.get(node, ()), shifts)) for (node, _), x in middles.items()
-    ]
+    shifted = _without(shifts, middles, levels)
     overall = spread_above(shifted)
     between = sqrt(max(0.0, overall**2 - (_MEDIAN * sigma) ** 2 / often))
     error = _MEDIAN * max(overall, sigma / sqrt(often)) / sqrt(len(nodes))
-    centre = median(shifted)
+    centre = usual = median(shifted)
     if floor is not None and (floor > centre or len(nodes) < MIN_NODES):
         centre, between, error = floor, 0.0, 0.0
-    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), shifts)
+    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), usual, shifts)
+
+
+def _without(shifts: Sequence[Shift], middles: Values, levels: Levels) -> list[float]:
+    """The value of each unit without what its node's rack and batch have in common."""
+    return [x - sum(shift.by for shift in shifts_for(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
 
 
 def of_nodes(middles: Mapping[Unit, float]) -> dict[str, float]:

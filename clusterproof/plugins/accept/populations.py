@@ -165,6 +165,11 @@ class Populations:
                 is_bad = any(shift.levels[0] in population.levels.get(node, ()) for node, _ in may_be_bad)
                 verdict = Verdict.FAIL if is_bad and shift.by <= -self.plan.errors.effect else Verdict.CONCERN
                 yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
+            if population.below_floor is not None:
+                seen, due = _differs(population.below_floor)
+                of = f"what is usual of its {number_of(len(population.nodes), 'node')}"
+                message = f"{title}: {of} is {seen} than the floor of the plan; {due}"
+                yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
             if population.drift is not None:
                 seen, due = _differs(population.drift)
                 message = f"{title}: all nodes were {seen} in the last runs than in the first; {due}"

@@ -178,7 +178,7 @@ def _population(key: tuple[str, str, str], population: Population) -> Report:
         "kind": kind,
         "what": f"{row.title}: {what}",
         "unit": row.unit,
-        "usual": round(exp(reference.centre), 4) if reference else None,
+        "usual": round(exp(reference.usual), 4) if reference else None,
         "noise": round(reference.sigma, 5) if reference else None,
         "between_nodes": round(reference.between, 5) if reference else None,
         "floor": round(exp(population.floor), 4) if population.floor is not None else None,

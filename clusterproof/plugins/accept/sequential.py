@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
-from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, shifts_for
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, share_of, shifts_for
 from clusterproof.plugins.accept.population import (
     NO_LEVELS,
     Errors,
@@ -153,6 +153,14 @@ class Population:
         common = {**self.reference.runs, **self._common}
         error = self.reference.error_in_common(min(len({node for node, _ in self.runs[run]}) for run in wide))
         return drift_of([common[run] for run in wide], error, self.errors.good_rejected, acceptance.common().least)
+
+    @property
+    def below_floor(self) -> float | None:
+        """By how much what is usual is below the floor; None if it is not, or by little."""
+        if not self.reference or self.floor is None or not self.nodes:
+            return None
+        by = self.reference.usual - self.floor
+        return by if by < 0 and share_of(by) >= acceptance.common().least else None
 
     def group_note(self, node: str) -> str:
         """` in group r07`, where a node is held to what is usual there; else empty."""
