@@ -18,6 +18,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import read
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import NodeGroup, Reading
@@ -86,7 +87,12 @@ class Run:
     said: list[str] = field(default_factory=list)
 
     def __call__(
-        self, launched: Launched, text: Any = str, unavailable: Mapping[str, str] | None = None, **options: Any
+        self,
+        launched: Launched,
+        text: Any = str,
+        unavailable: Mapping[str, str] | None = None,
+        types: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> PairwiseRun:
         """Measure nodes whose names differ from those shown."""
 
@@ -95,7 +101,7 @@ class Run:
             return launched
 
         self.monkeypatch.setattr(pairs_measure, "launcher_for", launcher_for)
-        shown = Cluster("c", "ssh", tuple(Target(name) for name in NAMES))
+        shown = Cluster("c", "ssh", tuple(Target(name, instance_type=(types or {}).get(name, "")) for name in NAMES))
         real = Cluster("c", "ssh", tuple(Target(f"secret-{name}") for name in NAMES))
         facts = ClusterFacts(
             shown, NodeEvidence("c"), {target.name: Node(target, NodeEvidence(target.name)) for target in shown.targets}
@@ -224,6 +230,26 @@ def test_where_nothing_was_measured_before_the_cluster_is_lost_that_is_said(run:
 
     made = run(Launched(lost))
     assert (made.campaigns, made.why_not) == ((), "nothing could be measured between nodes: no such partition")
+
+
+def test_nodes_of_another_type_are_measured_where_those_of_one_cannot_be(run: Run, tmp_path: Path) -> None:
+    p5, p5en = NAMES[:8], NAMES[8:]
+
+    def lost(nodes: Any) -> Reading:
+        if next(iter(nodes)).removeprefix("secret-") in p5:
+            raise Unusable("no partition has p5")
+        return well(nodes)
+
+    types = {**dict.fromkeys(p5, "p5.48xlarge"), **dict.fromkeys(p5en, "p5en.48xlarge")}
+    made = run(Launched(lost), types=types, save_baseline=tmp_path / "figures.json")
+    (campaign,) = made.campaigns
+    assert (set(campaign.by_node), made.why_not) == (
+        set(p5en),
+        "nothing could be measured between nodes: no partition has p5",
+    )
+    with pytest.raises(Incomplete, match="no partition has p5"):
+        made.pairs_of_node(p5[0])
+    assert (tmp_path / "figures.json").exists()
 
 
 def test_nodes_that_cannot_be_released_lose_no_measurement(run: Run) -> None:

@@ -72,6 +72,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
     figures = baseline_figures(options.baseline)
     begun = begun_before(options.resume)
     campaigns: list[Campaign] = []
+    failed: list[str] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
         journal = planned(nodes, options, cluster, setup.unavailable)
         if options.named_pairs and not journal.plan.asked:
@@ -85,14 +86,13 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
             begun_as = Campaign(journal, figures, cluster.catalog)
             campaigns.append(replace(begun_as, journal=_driven(begun_as, path, options, setup, nodes)))
         except Unusable as problem:
-            return PairwiseRun(tuple(campaigns), why_not=f"nothing could be measured between nodes: {problem}")
+            failed.append(f"nothing could be measured between nodes: {problem}")  # nodes of another type may be
         except OSError as problem:
             why = f"{path}: {problem.strerror or problem}; expected a place for the measurements, as --record DIR"
-            return PairwiseRun(tuple(campaigns), why_not=why)
-    run = PairwiseRun(
-        tuple(campaigns), why_not="" if campaigns else "no two nodes are alike; expected a pair to measure"
-    )
-    if options.save_baseline:
+            return PairwiseRun(tuple(campaigns), why_not="; ".join(dict.fromkeys([*failed, why])))
+    none = [] if campaigns else ["no two nodes are alike; expected a pair to measure"]
+    run = PairwiseRun(tuple(campaigns), why_not="; ".join(dict.fromkeys(failed or none)))
+    if options.save_baseline and (campaigns or not failed):
         _save(options.save_baseline, run)
     return run
 
