@@ -6,18 +6,20 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import find
-from clusterproof.plugins.benchmarks.load import options, programs, tool, torch_python
+from clusterproof.plugins.benchmarks.load import asking, options, programs, tool, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.evidence.perf.facts import PingpongRun
-from clusterproof.plugins.transport import Answer
+from clusterproof.plugins.transport import Answer, Limits, connection_for
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
@@ -53,13 +55,34 @@ def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
 
 
 def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something() -> None:
+    """The last has as many beside it as the others: alone it would have a larger share."""
     nodes = [f"gpu{number}" for number in range(5)]
     assert list(rounds(frozenset({"gpu_gemm", TAKES_TURNS, "dcgm_diag"}), nodes, 2)) == [
         (["dcgm_diag", "gpu_gemm"], nodes),
         ([TAKES_TURNS], nodes[:2]),
         ([TAKES_TURNS], nodes[2:4]),
-        ([TAKES_TURNS], nodes[4:]),
+        ([TAKES_TURNS], [nodes[4], nodes[0]]),
     ]
+    assert list(rounds(frozenset({TAKES_TURNS}), nodes[:2], 4)) == [([TAKES_TURNS], nodes[:2])]
+
+
+def test_what_a_node_measured_in_its_own_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[list[str]] = []
+
+    def probe(part: Cluster, _to: Any, _run: Any, _limits: Any, merge: Any, _collectors: Any) -> None:
+        turns.append([target.name for target in part.targets])
+        for target in part.targets:
+            merge(NodeEvidence(target.name, {TAKES_TURNS: Collected(Status.READ, len(turns))}))
+
+    monkeypatch.setattr(asking, "probe_nodes", probe)
+    cluster = Cluster("c", "ssh", tuple(Target(name) for name in "abc"))
+    answered = {target.name: NodeEvidence(target.name) for target in cluster.targets}
+    kept: list[NodeEvidence] = []
+    chosen = LoadOptions(fs_folder="/fsx", fs_at_once=2)
+    asking.load(cluster, connection_for("ssh"), [TAKES_TURNS], chosen, Limits(), answered, kept.append)
+    assert turns == [["a", "b"], ["c", "a"]]
+    values = [(evidence.node, evidence.collectors[TAKES_TURNS].value) for evidence in kept]
+    assert values == [("a", 1), ("b", 1), ("c", 2)]
 
 
 def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:

@@ -41,8 +41,11 @@ def load(
     """
     known = dict(answered)
     with_devices = connection.under_load()
+    have_had_turn: set[str] = set()
 
     def merge(evidence: NodeEvidence) -> None:
+        if evidence.node in have_had_turn:
+            return
         known[evidence.node] = merged(known[evidence.node], evidence, round_collectors)
         on_answer(known[evidence.node])
 
@@ -58,18 +61,25 @@ def load(
         except Unusable as problem:
             for target in targets:
                 before = known[target.name]
-                known[target.name] = without(before, round_collectors, Collected(Status.NOT_ASKED, detail=str(problem)))
-                on_answer(known[target.name])
+                if target.name not in have_had_turn:
+                    why = Collected(Status.NOT_ASKED, detail=str(problem))
+                    known[target.name] = without(before, round_collectors, why)
+                    on_answer(known[target.name])
+        have_had_turn |= {target.name for target in targets} if TAKES_TURNS in round_collectors else set()
 
 
 def rounds(collectors: frozenset[str], targets: Sequence[T], at_once: int) -> Iterator[tuple[list[str], Sequence[T]]]:
-    """The collectors in order with the nodes that run them at once, round by round."""
+    """The collectors in order with the nodes that run them at once, round by round.
+
+    The last of those that take turns have others beside them that had theirs, for the same share of what is shared.
+    """
     alone = [collector for collector in SECONDS if collector in collectors and collector != TAKES_TURNS]
     if alone and targets:
         yield alone, targets
     if TAKES_TURNS in collectors:
         for first in range(0, len(targets), at_once):
-            yield [TAKES_TURNS], targets[first : first + at_once]
+            due = targets[first : first + at_once]
+            yield [TAKES_TURNS], [*due, *targets[: min(at_once - len(due), first)]]
 
 
 def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[str]) -> NodeEvidence:
