@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.exact.facts import TypeProducts, WrongResult, wrong_everywhere
+from clusterproof.plugins.evidence.exact.facts import TypeProducts, WrongResult, multiplied_by, wrong_everywhere
 from clusterproof.plugins.evidence.exact.facts_collective import Blame
 from clusterproof.plugins.evidence.exact.facts_step import Ballot, Opinion, Steps, votes_of
 from clusterproof.plugins.evidence.field import each, known
@@ -39,7 +39,7 @@ def test_gpu_exact(node: Node) -> None:
     """
     untested: dict[tuple[str, str], list[int]] = {}
     gpus = node.gpu_exact.gpus
-    everywhere = wrong_everywhere(gpus)
+    everywhere, multiplied = wrong_everywhere(gpus), multiplied_by(gpus)
     for number, gpu in enumerate(gpus):
         called = f"GPU {number}{f' ({gpu.address})' if gpu.address else ''}"
         with part:
@@ -49,7 +49,9 @@ def test_gpu_exact(node: Node) -> None:
                         say_wrong(called, kind)
                 with part:
                     if kind.gap and not gpu.error:
-                        untested.setdefault((kind.gap, kind.type), []).append(number)
+                        is_alone = (known(lambda: gpu.name, ""), kind.type) in multiplied  # noqa: B023
+                        why = f"{kind.gap}, and other GPUs of its name multiply it" if is_alone else kind.gap
+                        untested.setdefault((why, kind.type), []).append(number)
         with part:
             if gpu.gap:
                 incomplete(f"{called}: {gpu.gap}; expected products of every type, on all SMs")

@@ -64,6 +64,19 @@ def test_a_type_that_the_gpu_lacks_is_not_asked_for_and_one_that_pytorch_lacks_i
     assert "float8_e4m3fn not tested on GPU 0, 1" in result.message
 
 
+def test_what_one_gpu_alone_does_not_multiply_is_not_put_down_to_its_library() -> None:
+    """A GPU that loses a bit in every product looks like a library that rounds."""
+
+    def one(report: dict[str, Any]) -> None:
+        report["gpus"]["gpus"][3]["types"][0] = {"type": "float64", "why": "PyTorch 2.9 rounds operands of 53 bits"}
+
+    result = of_gpus(one)
+    assert result.verdict is INCOMPLETE
+    assert "float64 not tested on GPU 3: PyTorch 2.9 rounds operands of 53 bits, and other GPUs of its name" in (
+        result.message
+    )
+
+
 def test_what_a_gpu_had_wrong_before_it_was_lost_is_said_with_its_place_on_the_bus() -> None:
     def lost(report: dict[str, Any]) -> None:
         report["gpus"]["gpus"][3].update(

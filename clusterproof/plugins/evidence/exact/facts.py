@@ -146,6 +146,16 @@ def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]
     }
 
 
+def multiplied_by(gpus: Iterable[ExactGpu]) -> frozenset[tuple[str, str]]:
+    """The names of GPUs, with each type that one of that name has multiplied."""
+    made: set[tuple[str, str]] = set()
+    with Recording():
+        for gpu in gpus:
+            with part:
+                made |= {(gpu.name, kind.type) for kind in gpu.types if (kind.products or 0) > 0}
+    return frozenset(made)
+
+
 @record
 class _Gpus(Reported):
     gpus = Field(every_alone(ExactGpu))
