@@ -12,6 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import deduplicated
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, Kind, Measurement, PairFault, Reading, estimated, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
@@ -43,6 +44,18 @@ def test_when_most_pairs_are_under_the_floor_the_configuration_is_suspected_and_
 def test_nodes_that_take_most_pairs_under_a_floor_that_others_reach_are_named() -> None:
     findings = Case(16, {"nodes": dict.fromkeys(names(5), 0.6)}).concluded().findings
     assert verdicts(findings) == {(Kind.SLOW_NODE, node) for node in names(5)}
+
+
+@pytest.mark.parametrize(
+    ("count", "weak", "share"), [(4, 2, 0.8), (5, 2, 0.8), (6, 3, 0.8), (8, 4, 0.8), (16, 7, 0.6), (16, 8, 0.8)]
+)
+def test_weak_nodes_in_most_pairs_are_not_well_for_being_as_fast_as_those(count: int, weak: int, share: float) -> None:
+    made, nodes = Case(count, {}).plan, names(count)[:weak]
+    findings = concluded(made, Cluster(dict.fromkeys(nodes, share))).findings
+    assert verdicts(findings) == {(Kind.INCONCLUSIVE, node) for node in nodes}
+    assert all(f"pairs of {fold(names(count)[weak:])} with one another are" in finding.words for finding in findings)
+    with_floor = concluded(made, Cluster(dict.fromkeys(nodes, 0.75)), FLOOR).findings
+    assert {(Kind.INCONCLUSIVE, node) for node in nodes} < verdicts(with_floor)
 
 
 def test_without_a_floor_a_cluster_that_is_slow_alike_is_normal() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import median
@@ -15,21 +15,26 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
     slow_now_and_then,
     too_noisy,
 )
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, by_pair, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.core.message import format_speeds
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import (
     Estimate,
     Kind,
     Measurement,
+    Pair,
     PairFault,
     estimated,
 )
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs: from this share on no node is named
 SLOWER_STILL = "most pairs are under the floor, and their cause may be its own; measure it again once they reach it"
+FAR_FASTER = 2.0  # times the minimum effect,
+FAR_FASTER_SIGMAS = 4.0  # and standard deviations, by which a pair is far faster than normal
+MIN_FAR_FASTER = 2  # measurements of such pairs
 TOO_FEW = 3  # nodes: with two, nobody can say which is slow
 
 
@@ -59,6 +64,7 @@ def analyse(
     configuration = None if contention else _configuration(measurements, floor_gb_per_s, screened.reference, settings)
     if configuration:
         unproven = [replace(fault, kind=Kind.INCONCLUSIVE, words=SLOWER_STILL) for fault in slow]
+        unproven += _slow_like_most(screened, nodes - screened.slow.keys(), estimates, settings)
         return Analysis((configuration, *deduplicated(unproven, failing)), screened.reference, estimates)
     places = [_slow_place(place, screened, settings) for place in screened.places]
     of_nodes = deduplicated(slow, failing)
@@ -67,10 +73,14 @@ def analyse(
     blamed = named_nodes | {node for link in links if link.kind is not Kind.INCONCLUSIVE for node in link.nodes}
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
     reported = blamed | {node for finding in intermittent for node in finding.nodes}
+    like_most = _slow_like_most(screened, nodes - reported, estimates, settings)
+    reported |= {node for finding in like_most for node in finding.nodes}
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
     jittery = [] if unclear else left_open(screened, nodes - reported, estimates, settings)
     return Analysis(
-        (*contention, *places, *of_nodes, *links, *intermittent, *jittery, *unclear), screened.reference, estimates
+        (*contention, *places, *of_nodes, *links, *intermittent, *like_most, *jittery, *unclear),
+        screened.reference,
+        estimates,
     )
 
 
@@ -93,6 +103,36 @@ def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: Analys
         message = f"pairs of three nodes differ by up to {spread_percent:.0f} %: measure them with a fourth"
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=message),)
     return ()
+
+
+def _slow_like_most(
+    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
+) -> list[PairFault]:
+    """Findings for those of these nodes that may all be slow: half of all or more are far faster with one another.
+
+    If most pairs have a slow node, what is normal is slow. Nobody is named, as these pairs may be fast for a reason.
+    """
+    assert screened.reference is not None
+    of_pair = by_pair(screened.values)
+    middles = {pair: median(value.x for value in values) for pair, values in of_pair.items()}
+    least = max(FAR_FASTER * settings.min_effect, FAR_FASTER_SIGMAS * screened.reference.sigma)
+    fast = {pair: x for pair, x in middles.items() if x > least}
+    well, known = {node for pair in fast for node in pair}, {node for pair in of_pair for node in pair}
+    is_of_most = 2 * len(well) >= len(known) > TOO_FEW and len(known - well) > 1
+    are_alike = all(pair in fast for pair in of_pair if well.issuperset(pair))
+    if not is_of_most or not are_alike or sum(len(of_pair[pair]) for pair in fast) < MIN_FAR_FASTER:
+        return []
+    percent = (exp(median(fast.values())) - 1) * 100
+    faster = f"pairs of {fold(well)} with one another are {percent:.0f} % faster than all others"
+    words = f"{faster}: measure it with more nodes, or give --baseline"
+    return [
+        PairFault(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=words, pairs=_pairs_of(node, of_pair))
+        for node in sorted((known - well) & set(nodes))
+    ]
+
+
+def _pairs_of(node: str, pairs: Collection[Pair]) -> tuple[Pair, ...]:
+    return tuple(pair for pair in pairs if node in pair)
 
 
 def _configuration(
