@@ -255,6 +255,19 @@ def test_what_is_usual_is_what_was_measured_also_below_a_floor(floor: int, seen:
     assert [seen in other["message"] for other in summary["of_others"]] == ([True] if seen else [])
 
 
+def test_nodes_far_faster_than_most_show_that_most_may_be_slow(tmp_path: Path) -> None:
+    made = acceptance(
+        tmp_path, Nodes(speed=lambda node, _run: 0.8 if node < "n6" else 1.0), 'stages = ["inventory", "speed"]\n'
+    )
+    made.go_on((), lambda _words: None)
+    (other,) = report(made.state, made.ended, made.named, "")["of_others"]
+    assert (other["of"], other["verdict"]) == ("all nodes", "concern")
+    assert (
+        "n[6-8] are 25.0% faster than is usual of its 8 nodes, so most may be slow; expected less than 5.0%"
+        in other["message"]
+    )
+
+
 def test_the_page_says_each_declared_share_in_full(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(), f"{STAGES}[errors]\nslower = 0.025\ngood_rejected = 0.00002\n")
     made.go_on((), lambda _words: None)

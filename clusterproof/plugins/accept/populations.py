@@ -13,7 +13,9 @@ from clusterproof.plugins.accept.population import Levels, Unit
 from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, joined
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.message import format_pair, number_of
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
@@ -165,6 +167,11 @@ class Populations:
                 is_bad = any(shift.levels[0] in population.levels.get(node, ()) for node, _ in may_be_bad)
                 verdict = Verdict.FAIL if is_bad and shift.by <= -self.plan.errors.effect else Verdict.CONCERN
                 yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
+            if fast := population.far_faster:
+                seen, least = _percents(share_of(median(fast.values())), self.plan.errors.slower)
+                of = f"{fold(fast)} are {seen} faster than is usual of its {number_of(len(population.nodes), 'node')}"
+                message = f"{title}: {of}, so most may be slow; expected less than {least}: {LOOK_AT}"
+                yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
             if population.below_floor is not None:
                 seen, due = _differs(population.below_floor)
                 of = f"what is usual of its {number_of(len(population.nodes), 'node')}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from math import exp
+from math import exp, log, sqrt
 from random import Random
 from typing import Any, TypeVar
 
 from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, share_of, shifts_for
 from clusterproof.plugins.accept.population import (
     NO_LEVELS,
+    USUAL,
     Errors,
     Levels,
     Reference,
@@ -161,6 +162,21 @@ class Population:
             return None
         by = self.reference.usual - self.floor
         return by if by < 0 and share_of(by) >= acceptance.common().least else None
+
+    @property
+    def far_faster(self) -> Mapping[str, float]:
+        """Nodes that are faster by what would be bad the other way round, beyond noise, by how much; empty if few are.
+
+        Where most nodes are slow, that is usual.
+        """
+        if not self.reference:
+            return {}
+        known = {node: self.judged_units(node) for node in self.nodes}
+        by_node = {node: median(log(judged.share) for judged in units) for node, units in known.items() if units}
+        runs = {node: min(judged.runs for judged in units) for node, units in known.items() if units}
+        noise, least = self.reference.error_in_common(1), self.errors.effect
+        fast = {node: by for node, by in by_node.items() if by > max(least, USUAL * noise / sqrt(runs[node]))}
+        return fast if len(fast) >= MIN_NODES else {}
 
     def group_note(self, node: str) -> str:
         """` in group r07`, where a node is held to what is usual there; else empty."""
