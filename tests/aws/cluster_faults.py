@@ -245,7 +245,6 @@ def quota_not_reported(service: Service, vpc: Vpc) -> None:
     with_quotas(service, [])
 
 
-IN_TWO_ZONES = "workers: 2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b (ip-10-181-1-9)"
 FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     not_in_service: ({"cluster_in_service": Verdict.FAIL}, "the cluster is Failed (no capacity); expected InService"),
     recovered: ({"cluster_in_service": Verdict.CONCERN}, "still shows a failure: no capacity"),
@@ -263,7 +262,7 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     another_type: ({"mixed_instance_types": Verdict.CONCERN}, "workers: 2 of p5.48xlarge and 1 of p5e.48xlarge"),
     another_image: ({"image_uniform": Verdict.CONCERN}, "workers: 2 of 1.0.1481 and 1 of 1.0.1400"),
     image_not_reported: ({"image_uniform": Verdict.INCOMPLETE}, "AWS reports no image for 1 of 3 nodes"),
-    in_two_zones: ({"single_az": Verdict.FAIL}, IN_TWO_ZONES),
+    in_two_zones: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b (ip-10-181-1-9)"),
     zone_not_reported: ({"single_az": Verdict.INCOMPLETE}, "AWS reports no availability zone for somewhere"),
     zone_known_from_node_alone: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b"),
     in_two_zones_of_sagemakers_own: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west"),
@@ -296,8 +295,5 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     few_of_the_type: ({"service_quotas": Verdict.FAIL}, "ml.p5.48xlarge for cluster usage is 2, but 3 are needed"),
     few_nodes: ({"service_quotas": Verdict.FAIL}, "per SageMaker HyperPod cluster is 2, but 3 are needed"),
     small_volumes: ({"service_quotas": Verdict.FAIL}, "cluster instance is 10,000, but 20,000 are needed"),
-    quota_not_reported: (
-        {"service_quotas": Verdict.INCOMPLETE},
-        "AWS reports no quota ml.p5.48xlarge for cluster usage",
-    ),
+    quota_not_reported: ({"service_quotas": Verdict.INCOMPLETE}, "reports no quota ml.p5.48xlarge for cluster usage"),
 }  # fmt: skip
