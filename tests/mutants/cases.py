@@ -128,7 +128,7 @@ def forget(owner: Any) -> None:
 def forget_groups(owner: Any) -> None:
     """Discard the reference values of an owner's groups, which checks compute."""
     for group in {id(group): group for node in _nodes(owner) for group in (node.group, node.run)}.values():
-        for kept in (group.common, group.counted, group.measured, group.owners, group.read, group.usuals):
+        for kept in (group.common, group.counted, group.measured, group.owners, group.read, group.most_common_values):
             kept.clear()
         group.computed.clear()
 

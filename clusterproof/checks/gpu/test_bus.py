@@ -20,7 +20,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.gpu.facts_rack import RACK_WIDE
-from clusterproof.plugins.evidence.group import Values, describe, differences, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 
@@ -112,7 +112,7 @@ def test_gpu_numa(node: Node) -> None:
     with suppress(NotApplicable):  # too few nodes to compare with
         deviations = differences(node, NUMA, numa_nodes, absent=None)
         concern_if(deviations, describe(deviations))
-        is_meant = not deviations and are_at_usual_addresses(node)  # as all nodes have it
+        is_meant = not deviations and are_at_majority_addresses(node)  # as all nodes have it
     is_whole = counts.total() == len(gpus) and not _of_unknown_kind(node, "is_nvidia_gpu")
     mean = counts.total() / max(len(counts), 1)
     if is_whole and mean.is_integer() and len(set(counts.values())) > 1 and not is_meant:
@@ -123,11 +123,11 @@ def test_gpu_numa(node: Node) -> None:
 NUMA = "NUMA nodes of the GPUs"
 
 
-def are_at_usual_addresses(node: Node) -> bool:
+def are_at_majority_addresses(node: Node) -> bool:
     """Whether most nodes have a GPU at the address of each GPU here that is on a NUMA node."""
     own = numa_nodes(node)
-    is_usual = (value is None or usual_of(node, NUMA, numa_nodes, name, None) for name, value in own.items())
-    return len(own) == len(gpus_of(node)) and all(is_usual)
+    has_majority = (value is None or majority_of(node, NUMA, numa_nodes, name, None) for name, value in own.items())
+    return len(own) == len(gpus_of(node)) and all(has_majority)
 
 
 def numa_nodes(node: Node) -> Values:
@@ -244,7 +244,7 @@ def evaluate_among_gpus(node: Node) -> None:
     for name, reported in OF_ONE_MODEL.items():
         values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
         for label, model, own in values:
-            elsewhere, of_model = (usual_of(node, GPUS, kind_of_gpus, key) for key in (reported, KIND["name"]))
+            elsewhere, of_model = (majority_of(node, GPUS, kind_of_gpus, key) for key in (reported, KIND["name"]))
             is_of_one = model == one_model(node) and of_model is not None and of_model.value == model
             if is_of_one and elsewhere and SEVERAL not in elsewhere.value and elsewhere.value != UNREPORTED:
                 is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"

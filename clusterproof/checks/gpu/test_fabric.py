@@ -91,7 +91,7 @@ def test_fabric_uniform(node: Node) -> None:
         with part:
             deviations = differences(node, FABRIC, clique_of)
             is_alone = deviations and node.run.counts(FABRIC, clique_of)[FABRIC][deviations[0].own] == 1
-            if is_alone and deviations[0].usual:
+            if is_alone and deviations[0].majority:
                 concern(describe(deviations))
 
 

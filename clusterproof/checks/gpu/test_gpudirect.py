@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings, require
-from clusterproof.plugins.evidence.group import Values, describe, differences, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.kernel_log.wording import report
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
@@ -204,10 +204,10 @@ def test_pcie_settings(node: Node) -> None:
         for values in settings_by_model(paths, read).values():
             odd_ones(node, what, values)
     with suppress(NotApplicable):
-        deviations = differences(node, IN_GROUP_OF, settings_of_most, absent=None)
-        counts = node.group.counts(IN_GROUP_OF, settings_of_most)
+        deviations = differences(node, IN_GROUP_OF, majority_settings, absent=None)
+        counts = node.group.counts(IN_GROUP_OF, majority_settings)
         best = {name: max(settings, key=rank) for name, settings in counts.items() if settings}
-        less = [row for row in deviations if rank(row.own) < rank(row.usual or best[row.name])]
+        less = [row for row in deviations if rank(row.own) < rank(row.majority or best[row.name])]
         concern_if(less, describe(less))
 
 
@@ -248,11 +248,11 @@ def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
     """A concern for each device whose setting is worse than that of most of its model here (than any, if no other node
     reports the device).
     """
-    majority_value, best = value_of_most(node, values), max(values.values(), key=rank)
+    majority_value, best = majority_value_of(node, values), max(values.values(), key=rank)
     least = int(node.threshold("group.compared_nodes"))
     for address, value in values.items():
         name = f"{what} of {address}"
-        elsewhere, seen = usual_of(node, OF_DEVICES, settings_of, name, None), f"{name} is {value}"
+        elsewhere, seen = majority_of(node, OF_DEVICES, settings_of, name, None), f"{name} is {value}"
         if majority_value and rank(value) < rank(majority_value):
             is_meant = elsewhere is not None and elsewhere.value == value
             concern_if(not is_meant, f"{seen}; expected {majority_value}, as on most of its model here")
@@ -261,7 +261,7 @@ def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
             concern_if(value != best, f"{seen}; expected {best}, like {count} of its model here")
 
 
-def value_of_most(node: Node, values: Mapping[str, str]) -> str | None:
+def majority_value_of(node: Node, values: Mapping[str, str]) -> str | None:
     """The value of most devices; None if no value has a majority."""
     value, count = Counter(values.values()).most_common(1)[0]
     return value if count > len(values) * node.threshold("group.majority") else None
@@ -277,10 +277,10 @@ def settings_of(node: Node) -> Values:
     }
 
 
-def settings_of_most(node: Node) -> Values:
+def majority_settings(node: Node) -> Values:
     """The setting of most devices of a model, otherwise all of theirs, by the setting's name with the model."""
     return {
-        f"{what} of {model}": value_of_most(node, values) or AND.join(sorted({*values.values()}, key=rank))
+        f"{what} of {model}": majority_value_of(node, values) or AND.join(sorted({*values.values()}, key=rank))
         for what, read in (SETTINGS if may_be_virtual(node.pci_settings) else IN_GROUP).items()
         for model, values in settings_by_model(node.pci_settings, read).items()
     }

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, BIT_ERROR_RATES, Gpu, NvlinkErrors
-from clusterproof.plugins.evidence.gpu.facts_node import is_of_most, nvlinks_between, same_model_values
+from clusterproof.plugins.evidence.gpu.facts_node import has_majority_model, nvlinks_between, same_model_values
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
@@ -112,7 +112,7 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
     if not is_the_one or count <= counts.total() * node.threshold("group.majority"):
         return
     to = nvlinks[gpu.label]
-    may_have_none = not (any(to.values()) or node.nvlinks_due or is_of_most(gpu, node))  # as one for a display
+    may_have_none = not (any(to.values()) or node.nvlinks_due or has_majority_model(gpu, node))  # as one for a display
     fewest = min(to[other] for other in own)
     seen = f"{fewest} NVLinks to {', '.join(own)}; expected {most_common}, as between most GPUs here"
     fail_if(not may_have_none, seen)

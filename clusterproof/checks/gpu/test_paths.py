@@ -96,11 +96,11 @@ def test_pcie_switches(node: Node) -> None:
         require(unread)
         not_applicable("no PCIe switch above a GPU or network device is present and awake")
     for (_, _, load), switches in kinds.items():
-        majority_link = link_of_most(node, switches) if load != UNREAD else None
+        majority_link = majority_link_of(node, switches) if load != UNREAD else None
         for switch in switches:
             with part:
                 evaluate_link(switch, majority_link, is_busy=load == BUSY)
-    compare(node, "PCIe links of switches", links_of_most)
+    compare(node, "PCIe links of switches", majority_links)
     require(unread)
 
 
@@ -151,17 +151,17 @@ def busy_addresses(node: Node) -> frozenset[str]:
     )
 
 
-def link_of_most(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
+def majority_link_of(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
     """The link of most of these switches; None if no link has a majority."""
     links = Counter(link for switch in switches if (link := switch.port.link))
     link, count = links.most_common(1)[0] if links else (None, 0)
     return link if count > sum(links.values()) * node.threshold("group.majority") else None
 
 
-def links_of_most(node: Node) -> Values:
+def majority_links(node: Node) -> Values:
     """The link of most switches of each kind, as text."""
     kinds = by_kind(node).items()
-    links = {kind: link_of_most(node, switches) for kind, switches in kinds if UNREAD not in kind}
+    links = {kind: majority_link_of(node, switches) for kind, switches in kinds if UNREAD not in kind}
     return {
         f"PCIe link of switches {model} at depth {depth} with {load} below:": str(link) if link else None
         for (model, depth, load), link in links.items()

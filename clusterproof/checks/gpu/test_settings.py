@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
-from clusterproof.plugins.evidence.group import Values, usual_of
+from clusterproof.plugins.evidence.group import Values, majority_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [
@@ -133,7 +133,7 @@ def test_vbios_uniform(node: Node) -> None:
     """
     for model, versions in vbios_by_model(node).items():
         expected, count = Counter(versions.values()).most_common(1)[0]
-        as_most, elsewhere = f"as on {count} GPUs", usual_of(node, "VBIOS", vbios_of, model, None)
+        as_most, elsewhere = f"as on {count} GPUs", majority_of(node, "VBIOS", vbios_of, model, None)
         if elsewhere and elsewhere.value in versions.values():
             expected, as_most = elsewhere.value, elsewhere.how_many
         others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != expected)

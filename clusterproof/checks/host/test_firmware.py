@@ -11,7 +11,7 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, concern_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import NEVER_READ, readings, require
-from clusterproof.plugins.evidence.group import Values, describe, differences, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
@@ -37,7 +37,7 @@ def test_firmware_uniform(node: Node) -> None:
         with part:
             list(read(node))
     for model, parts in _parts(node).items():
-        of_group = usual_of(node, FIRMWARE, _versions, model, None)
+        of_group = majority_of(node, FIRMWARE, _versions, model, None)
         with part:
             _evaluate_parts(model, parts, of_group.value if of_group else "")
     own = _versions(node)

@@ -101,7 +101,7 @@ def _behind_most(node: Node) -> list[Difference]:
 
 def _is_behind(deviation: Difference) -> bool:
     """Whether most others have it running; without a majority, whether any other has."""
-    return deviation.usual in (RUNS, STARTS) or not (deviation.usual or deviation.own in (RUNS, STARTS))
+    return deviation.majority in (RUNS, STARTS) or not (deviation.majority or deviation.own in (RUNS, STARTS))
 
 
 def _running(node: Node) -> Values:

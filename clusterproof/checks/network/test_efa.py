@@ -79,7 +79,7 @@ def _most(node: Node) -> int:
     if "efa" in node.target.expect or node.is_outside_ec2:
         return 0
     others = _seen_on_others(node)
-    if node.efa_of_most is None and not others:
+    if node.majority_efa is None and not others:
         is_due = node.efa_attached > 0 or node.type.is_made_for_efa
         return node.of_type("efa") if is_due else 0
     try:

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, usual_of
+from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
@@ -44,9 +44,9 @@ def test_ib_count(node: Node) -> None:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "none is expected here")
     if due is None:
         deviations = differences(node, "InfiniBand devices", _count)
-        fail_if(fewer := [other for other in deviations if int(other.usual or 0) > count], describe(fewer))
+        fail_if(fewer := [other for other in deviations if int(other.majority or 0) > count], describe(fewer))
         most = max((int(value) for value in _counted_in_group(node)), default=0)
-        undecided = [other for other in deviations if not other.usual and count < most]
+        undecided = [other for other in deviations if not other.majority and count < most]
         concern_if(undecided, describe(undecided))
         if not count:
             not_applicable("no InfiniBand or RoCE device on this node, nor on most nodes of its group")
@@ -115,7 +115,7 @@ def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
     concern_if(off, describe(off))
     with part:
         used = _rates_on(node, device, port).total()
-        if used and not off and usual_of(node, STATES, _states, name, None) is None and port.link_layer == ETHERNET:
+        if used and not off and majority_of(node, STATES, _states, name, None) is None and port.link_layer == ETHERNET:
             seen = f"{port.label} is {port.physical_state} and lost its link {port.link_downed} times"
             concern_if(port.link_downed, f"{seen}; expected 4: ACTIVE, like {used} ports of its model here")
 
@@ -124,20 +124,20 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     """Fail if an active port is slower than most ports like it; a concern if it is slower than some."""
     gbps, like = port.gbps, known(lambda: _rates_on(node, device, port), Counter[float]())
     deviations = _deviations(node, device, port, RATES, _rates)
-    if not port.is_active or _is_usual_in_group(node, device, port):
+    if not port.is_active or _has_majority_rate(node, device, port):
         return
     is_degraded = readings(port, "link_layer")[0].get("link_layer") == INFINIBAND and ONE_LANE in port.rate
-    elsewhere = max((_gbps(deviation.usual) for deviation in deviations), default=0.0)
-    here = _usual_of(like, node) if is_degraded else 0.0
-    as_usual = "as on most nodes" if elsewhere >= here else "like most ports of its model here"
+    elsewhere = max((_gbps(deviation.majority) for deviation in deviations), default=0.0)
+    here = _majority_rate(like, node) if is_degraded else 0.0
+    like_most = "as on most nodes" if elsewhere >= here else "like most ports of its model here"
     assert gbps >= max(elsewhere, here) or (not is_degraded and _is_renumbered(node, device, port)), (
-        f"{port.label} at {port.rate}; expected {max(elsewhere, here):g} Gb/s, {as_usual}"
+        f"{port.label} at {port.rate}; expected {max(elsewhere, here):g} Gb/s, {like_most}"
     )
     most = max(like, default=0.0)
     seen = f"{port.label} at {port.rate}; expected {most:g} Gb/s, like {like[most]} ports of its model here"
     concern_if(gbps < most, seen)
     rates = node.group.counts(RATES, _rates).get(_name(device, port), ())
-    undecided = [deviation for deviation in deviations if not deviation.usual]
+    undecided = [deviation for deviation in deviations if not deviation.majority]
     concern_if(undecided and gbps < max(map(_gbps, rates), default=0.0), describe(undecided))
 
 
@@ -175,7 +175,7 @@ def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
     return Counter(_gbps(rate) for like, other in _ports(node) if _kind(like, other) == kind and (rate := _rate(other)))
 
 
-def _usual_of(rates: Counter[float], node: Node) -> float:
+def _majority_rate(rates: Counter[float], node: Node) -> float:
     """The rate of most ports; 0 if no rate has a majority."""
     rate, alike = rates.most_common(1)[0] if rates else (0.0, 0)
     return rate if alike > rates.total() * node.threshold("group.majority") else 0.0
@@ -197,10 +197,10 @@ def _deviations(
     return [deviation for deviation in deviations if deviation.name == _name(device, port)]
 
 
-def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
+def _has_majority_rate(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether most nodes of the group, including others than this, have this port at this rate."""
-    usual = usual_of(node, RATES, _rates, _name(device, port), None)
-    return usual is not None and usual.value == _rate(port)
+    majority = majority_of(node, RATES, _rates, _name(device, port), None)
+    return majority is not None and majority.value == _rate(port)
 
 
 def _is_renumbered(node: Node, device: RdmaDevice, port: Port) -> bool:
@@ -211,8 +211,8 @@ def _is_renumbered(node: Node, device: RdmaDevice, port: Port) -> bool:
     own = node.group.values(EVERY_RATE, _every_rate)[node.name]
     kind = _kind(device, port)
     kind = kind if kind in own else ALL
-    usual = usual_of(node, EVERY_RATE, _every_rate, kind, None)
-    return usual is not None and usual.value == own.get(kind)
+    majority = majority_of(node, EVERY_RATE, _every_rate, kind, None)
+    return majority is not None and majority.value == own.get(kind)
 
 
 def _every_rate(node: Node) -> Values:
@@ -285,9 +285,9 @@ def test_ib_link_layer(node: Node) -> None:
     if node.efa_devices or not node.ib_devices:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "no InfiniBand or RoCE device on this node")
     deviations = differences(node, "link layers", _link_layers)
-    turned = [deviation for deviation in deviations if deviation.own == ETHERNET and deviation.usual == INFINIBAND]
+    turned = [deviation for deviation in deviations if deviation.own == ETHERNET and deviation.majority == INFINIBAND]
     fail_if(turned, describe(turned))
-    undecided = [deviation for deviation in deviations if deviation.own == ETHERNET and not deviation.usual]
+    undecided = [deviation for deviation in deviations if deviation.own == ETHERNET and not deviation.majority]
     concern_if(undecided, describe(undecided))
     require(why for device in node.ib_devices for why in readings(device, "name", "ports")[1])
     require(why for _, port in _ports(node) for why in readings(port, "number", "link_layer")[1])

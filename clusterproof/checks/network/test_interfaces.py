@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.group import Values, describe, differences, differing, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differences, differing, majority_of
 from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
@@ -40,7 +40,7 @@ def test_interfaces_up(node: Node) -> None:
     down = [
         deviation
         for deviation in differing(node, "interfaces", _states)
-        if deviation.own == DOWN and deviation.usual in (UP, "")
+        if deviation.own == DOWN and deviation.majority in (UP, "")
     ]
     concern_if(down, describe(down))
 
@@ -136,11 +136,11 @@ def _hardware(node: Node) -> Mapping[str, str | None]:
 
 def _unusual(node: Node, name: str, values: Iterable[str]) -> str:
     """Those of a node's values that most nodes have nothing like, if others here are unread; empty if none."""
-    usual = usual_of(node, HARDWARE_OF_GROUP, _hardware, name, None)
-    if usual is None or _hardware(node)[name]:
+    majority = majority_of(node, HARDWARE_OF_GROUP, _hardware, name, None)
+    if majority is None or _hardware(node)[name]:
         return ""
-    odd = sorted({*values} - {"", *usual.value.split(", ")})
-    return f"{name} {', '.join(odd)}; expected {usual.value} {usual.how_many}" if odd else ""
+    odd = sorted({*values} - {"", *majority.value.split(", ")})
+    return f"{name} {', '.join(odd)}; expected {majority.value} {majority.how_many}" if odd else ""
 
 
 def _drivers(node: Node) -> list[Callable[[], str]]:
@@ -177,7 +177,7 @@ def _majority_mtus(node: Node) -> Mapping[str, int]:
 
 def _has_majority_mtu(node: Node, interface: Interface) -> bool:
     """Whether most nodes of the group, including others than this, have this interface at this MTU, as for storage."""
-    majority = usual_of(node, MTUS, _mtus, _mtu_of(interface.label), None)
+    majority = majority_of(node, MTUS, _mtus, _mtu_of(interface.label), None)
     return majority is not None and majority.value == str(interface.mtu)
 
 

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.group import Group, Values, describe, differences, usual_of
+from clusterproof.plugins.evidence.group import Group, Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.network.facts_node import RocePort
 from clusterproof.plugins.evidence.node import Node
@@ -148,7 +148,7 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
 
 def is_majority_setting(node: Node, name: str, value: str) -> bool:
     """Whether most nodes of the group, including others than this, have this setting on this port."""
-    majority = usual_of(node, IN_GROUP, of_ports, name, None)
+    majority = majority_of(node, IN_GROUP, of_ports, name, None)
     return majority is not None and majority.value == value
 
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.group import Values, describe, differing, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differing, majority_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
 
@@ -87,7 +87,7 @@ def _known_nics(node: Node) -> Iterator[tuple[str, PciDevice]]:
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:
     """Whether a link that could be better is no fault: it is as on most nodes, suspended, or an emulated port's."""
-    majority = usual_of(node, LINKS, _links, f"PCIe link of {nic.address}")
+    majority = majority_of(node, LINKS, _links, f"PCIe link of {nic.address}")
     is_emulated = (readings(nic, "port_width_max")[0].get("port_width_max") or 0) > MAX_LANES
     return nic.is_asleep or is_emulated or (majority is not None and majority.value == str(nic.link))
 

@@ -95,7 +95,7 @@ def test_mounts_expected(node: Node) -> None:
     with part:
         own = set(each(known(lambda: node.fstab, ()), lambda entry: entry.path if _is_mounted_or_due(entry) else ""))
         missing += [f"{path} (expected by the policy)" for path in node.policy.mounts if path not in node.mount_points]
-        of_most = sorted(node.mount_points_of_most - node.mount_points - own)
+        of_most = sorted(node.majority_mount_points - node.mount_points - own)
         missing += [f"{path} (mounted on most nodes of the group)" for path in of_most]
     fail_if(missing, f"not mounted: {', '.join(missing)}; expected what /etc/fstab, the policy and the group have")
     named = ", ".join(f"{entry.path} ({entry.type}, nofail in /etc/fstab)" for entry in spared)

@@ -36,11 +36,11 @@ class Member(Protocol):
 
 @record
 class Difference:
-    """A value in which a node differs from its group; `usual` is empty if no value has a majority."""
+    """A value in which a node differs from its group; `majority` is empty if no value has a majority."""
 
     name: str
     own: str
-    usual: str
+    majority: str
     count: int
     reporting: int
     others: str = ""  # without a majority: `A on 2, B on gpu007`
@@ -49,16 +49,16 @@ class Difference:
     def observed(self) -> str:
         """`kernel 6.5.0-1020-aws`."""
         name = self.name.removesuffix(" is")  # `port 1 is Ethernet`, `port 1 differs`
-        return f"{self.name} {self.own}" if self.usual else f"{name} differs from node to node ({self.others})"
+        return f"{self.name} {self.own}" if self.majority else f"{name} differs from node to node ({self.others})"
 
     @property
     def expected(self) -> str:
         """`6.8.0-1021-aws as on 15 of 16 nodes`."""
-        return f"{self.usual} as on {self.count} of {self.reporting} nodes" if self.usual else "one for all nodes"
+        return f"{self.majority} as on {self.count} of {self.reporting} nodes" if self.majority else "one for all nodes"
 
 
 @record
-class Usual:
+class MostCommon:
     """The most frequent value among nodes that report one, and how many have it."""
 
     value: str
@@ -72,7 +72,7 @@ class Usual:
         return f"as on {self.count} of {self.reporting} nodes"
 
     @classmethod
-    def of(cls, values: Mapping[str, str]) -> Usual:
+    def of(cls, values: Mapping[str, str]) -> MostCommon:
         """From the reported values, by node name."""
         counter = Counter(values.values())
         value, count = max(counter.items(), key=lambda item: item[1], default=("", 0))
@@ -93,7 +93,18 @@ class Median:
 class Group(Generic[N]):
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "common", "computed", "counted", "is_part", "measured", "nodes", "owners", "read", "usuals")
+    __slots__ = (
+        "catalog",
+        "common",
+        "computed",
+        "counted",
+        "is_part",
+        "measured",
+        "most_common_values",
+        "nodes",
+        "owners",
+        "read",
+    )
 
     def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED, *, is_part: bool = False) -> None:
         self.nodes = list(nodes)
@@ -103,7 +114,7 @@ class Group(Generic[N]):
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}
         self.read: dict[str, dict[str, Values]] = {}
-        self.usuals: dict[str, Mapping[str, Usual]] = {}
+        self.most_common_values: dict[str, Mapping[str, MostCommon]] = {}
         self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self.computed: dict[str, Any] = {}
 
@@ -183,12 +194,14 @@ class Group(Generic[N]):
                     self.read[what][node.name] = read(node)
         return self.read[what]
 
-    def usual(self, what: str, read: Callable[[N], Values], absent: str | None = ABSENT) -> Mapping[str, Usual]:
+    def most_common(
+        self, what: str, read: Callable[[N], Values], absent: str | None = ABSENT
+    ) -> Mapping[str, MostCommon]:
         """What most of its nodes report, by name. Nodes that report none do not count."""
-        if what not in self.usuals:
+        if what not in self.most_common_values:
             by_name = _by_name(self.values(what, read), absent)
-            self.usuals[what] = {name: Usual.of(values) for name, values in by_name.items()}
-        return self.usuals[what]
+            self.most_common_values[what] = {name: MostCommon.of(values) for name, values in by_name.items()}
+        return self.most_common_values[what]
 
 
 def differences(
@@ -201,7 +214,7 @@ def differences(
     NotApplicable if there is nothing to compare with.
     """
     own = read(node)  # repeated for this node, whose own check reports what is unreadable
-    most_frequent = (among or node.group).usual(what, read, absent)
+    most_frequent = (among or node.group).most_common(what, read, absent)
     least = int(node.threshold("group.compared_nodes"))
     reporting = max((common.reporting for common in most_frequent.values()), default=0)
     if reporting < least:
@@ -219,9 +232,11 @@ def differing(node: N, what: str, read: Callable[[N], Values]) -> tuple[Differen
         return ()
 
 
-def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent: str | None = ABSENT) -> Usual | None:
+def majority_of(
+    node: N, what: str, read: Callable[[N], Values], name: str, absent: str | None = ABSENT
+) -> MostCommon | None:
     """What more than half of its group, and more than one node, report under a name; None if there is no such value."""
-    most = node.group.usual(what, read, absent).get(name)
+    most = node.group.most_common(what, read, absent).get(name)
     if most is None or most.reporting < int(node.threshold("group.compared_nodes")):
         return None
     return most if 1 < most.count > most.reporting * node.threshold("group.majority") else None
@@ -258,7 +273,7 @@ def _by_name(by_node: Mapping[str, Values], absent: str | None = ABSENT) -> dict
     }
 
 
-def _difference(name: str, own: str | None, most: Usual, majority: float) -> Difference | None:
+def _difference(name: str, own: str | None, most: MostCommon, majority: float) -> Difference | None:
     if own is None:
         return None
     if most.count > most.reporting * majority:

@@ -150,7 +150,7 @@ class Node:
     efa_devices = network.efa_devices
     efa_driver = network.efa_driver
     efa_seen = network.efa_seen
-    efa_of_most = network.efa_of_most
+    majority_efa = network.majority_efa
     efa_attached = network.efa_attached
     ib_devices = network.ib_devices
     roce_ports = network.roce_ports
@@ -217,7 +217,7 @@ class Node:
     fstab = storage.fstab
     mounts_left_out = storage.mounts_left_out
     mount_points = storage.mount_points
-    mount_points_of_most = storage.mount_points_of_most
+    majority_mount_points = storage.majority_mount_points
     mount_at = storage.mount_at
     lustre = storage.lustre
     lustre_mounts = storage.lustre_mounts

@@ -226,7 +226,7 @@ def same_model_values(gpu: Gpu, node: Node, name: str) -> list[tuple[int, Any]]:
     ]
 
 
-def is_of_most(gpu: Gpu, node: Node) -> bool:
+def has_majority_model(gpu: Gpu, node: Node) -> bool:
     """Whether it is known to be of the model of most GPUs of the node."""
     models = Counter(model for model in of_each.of(node)["name"] if model is not None)
     return 2 * models[readings(gpu, "name")[0].get("name")] > len(node.gpus)

@@ -96,7 +96,7 @@ def efa_seen(node: Node) -> int:
 
 
 @collected_by()
-def efa_of_most(node: Node) -> int | None:
+def majority_efa(node: Node) -> int | None:
     """How many EFA devices most nodes of the group have; None if no number has a majority."""
     counts = node.group.most("EFA devices", lambda other: [str(other.efa_seen)])
     return int(next(iter(counts))) if counts else None
@@ -114,7 +114,7 @@ def efa_attached(node: Node) -> int:
         if node.is_outside_ec2:
             return 0
     try:
-        return max(node.efa_seen, node.efa_of_most or 0)
+        return max(node.efa_seen, node.majority_efa or 0)
     except Incomplete:
         if node.type.efa == 0 or node.type.is_made_for_efa:
             return int(node.of_type("efa"))

@@ -176,7 +176,7 @@ def mount_points(node: Node) -> frozenset[str]:
 
 
 @collected_by()
-def mount_points_of_most(node: Node) -> frozenset[str]:
+def majority_mount_points(node: Node) -> frozenset[str]:
     """The mount points that most nodes of the group have."""
     return node.group.most("mount points", lambda node: node.mount_points)
 
