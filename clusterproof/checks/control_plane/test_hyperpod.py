@@ -236,7 +236,7 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
         data = [(node.group, node.image) for node in cluster.hyperpod_nodes]
     else:
         group_of = {member.name: member.group for member in cluster.members}
-        data = [(group_of[one.hostname], one.image) for one in instances_of(cluster)]
+        data = [*each(instances_of(cluster), lambda instance: (group_of[instance.hostname], instance.image))]
     mixed = list(_unlike((group, image) for group, image in data if image))
     concern_if(mixed, f"{', '.join(mixed)}; expected one image in each group")
     silent = sum(not image for _, image in data)

@@ -25,7 +25,7 @@ from clusterproof.plugins.evidence.aws.facts_ec2 import (
 from clusterproof.plugins.evidence.aws.facts_fsx import Metrics
 from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import at_least_one, boolean, integer, objects, optional
+from clusterproof.plugins.evidence.field import at_least_one, boolean, integer, objects, optional, readings
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.kubernetes.facts import (
     NODES,
@@ -174,9 +174,10 @@ class ClusterFacts:
     @collected_by("instances")
     def ec2_instances(self, ec2: CollectorData) -> tuple[Instance, ...]:
         """The checked nodes that AWS describes as EC2 instances of the account, at least one. Raises Incomplete."""
-        names = {member.name for member in self.members}  # of a recording, perhaps only some of those described
-        described = map(Instance, ec2.get("instances", objects))
-        return tuple(at_least_one([instance for instance in described if instance.hostname in names], "instance"))
+        names = {None, *(member.name for member in self.members)}  # perhaps only some of those described
+        described = [Instance(entry) for entry in ec2.get("instances", objects)]
+        checked = [instance for instance in described if readings(instance, "hostname")[0].get("hostname") in names]
+        return tuple(at_least_one(checked, "instance"))
 
     instance_topologies = list_collected_as("instance_topology", "instances", InstanceTopology)
 

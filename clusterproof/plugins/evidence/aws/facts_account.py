@@ -37,7 +37,8 @@ def instances_of(cluster: ClusterFacts) -> tuple[Instance, ...]:
         due = {*cluster.instances.identities, *cluster.instances.nameless}
     else:
         due = {target.name for target in cluster.cluster.targets if target.address}
-    lost = due.difference(instance.hostname for instance in instances)
+    named = [*each(instances, lambda instance: instance.hostname)]
+    lost = due.difference(named) if len(named) == len(instances) else set()
     with part:
         if lost:
             message = f"AWS describes no instance of {fold(lost)}; expected all in this account and region"
