@@ -1,4 +1,4 @@
-"""Stages over several nodes with too few left to measure: nothing is loaded in vain, and the reason is reported."""
+"""Stages over several nodes, too few of which are left or may be loaded: nothing is loaded in vain, and it says why."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept.command import accept
 from clusterproof.plugins.accept.report import report
 from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import of_nodes
@@ -67,3 +68,45 @@ def test_what_stages_can_measure_is_worked_out_once_for_all_nodes(
         of_each.append(len(calls))
         calls.clear()
     assert of_each[0] == of_each[1]
+
+
+OF_GROUPS = "Collectives over groups of 4, 8, … nodes and all of them: "
+
+
+@pytest.mark.parametrize(
+    ("count", "limits", "words", "is_left_out"),
+    [
+        (8, "", "", False),
+        (3, "", "", False),
+        (8, "nodes_at_once = 8", "", False),
+        (8, "nodes_at_once = 6", "on 4 nodes at most, as the plan loads no more at once", False),
+        (8, "pairs_at_once = 2", "on 4 nodes at most, as the plan loads no more at once", False),
+        (8, "nodes_at_once = 3", "there are not 3 nodes, or not 4 may be loaded at once", True),
+        (2, "", "there are not 3 nodes, or not 4 may be loaded at once", True),
+    ],
+)
+def test_what_no_group_of_nodes_proves_is_said(
+    count: int, limits: str, words: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    text = f'stages = ["inventory", "collectives"]\n[limits]\n{limits}\n'
+    made = acceptance(tmp_path, Nodes(), text, cluster_of(NAMES[:count]))
+    of = report(made.state, [], "X", "")
+    assert [line.removeprefix(OF_GROUPS) for line in of["not_covered"] if line.startswith(OF_GROUPS)] == (
+        [words] if words else []
+    )
+    assert any(line.startswith(OF_GROUPS) for line in of["left_out"]) is is_left_out
+
+
+@pytest.mark.parametrize(("count", "limit"), [(8, 2), (8, 3), (2, 8)])
+def test_nothing_is_run_planned_or_missing_of_collectives_that_are_left_out(
+    count: int, limit: int, tmp_path: Path
+) -> None:
+    text = f'stages = ["inventory", "collectives"]\n[limits]\nnodes_at_once = {limit}\n'
+    nodes = Nodes()
+    made = acceptance(tmp_path, nodes, text, cluster_of(NAMES[:count]))
+    assert made.go_on((), lambda _words: None) == ""
+    assert [stage for stage, _ in nodes.runs] == ["inventory"]
+    assert report(made.state, made.ended, "X", "")["summary"] == {"accepted": count}
+    planned = accept([f"ssh:n[1-{count}]", "--plan", str(tmp_path / "plan.toml"), "--dry-run"])[1].splitlines()
+    assert f"2. {OF_GROUPS}not here: there are not 3 nodes, or not 4 may be loaded at once" in planned
+    assert planned[-1].startswith("about 2 min")

@@ -1,4 +1,4 @@
-"""Queries to AWS for FSx file systems: denied, paged, for a window, recorded, redacted, by workers."""
+"""Queries to AWS for FSx file systems: which, denied, paged, for a window, recorded, redacted, by workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from clusterproof.plugins.aws.collectors import fsx
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from tests.aws.clusters import NAME, client
 from tests.aws.fsx_runs import ALL, CAPACITY, CHECKS, FULL, PASSED, THROUGHPUT, UTILIZATION, only, ran, verdicts
 from tests.aws.service import DENIED, Service
@@ -149,3 +150,10 @@ def test_motos_own_cloudwatch_is_understood(runs: Runs, service: Service, watch:
         CAPACITY: Verdict.INCOMPLETE,
     }
     assert "throughput at 91 %" in results[THROUGHPUT].message
+
+
+def test_the_checks_ask_nodes_for_their_mounts_and_aws_for_file_systems_and_metrics() -> None:
+    checks = [check for check in all_checks().values() if check.subject == "file_system"]
+    for check in checks:
+        assert "mounts" in check.collectors <= {"mounts", "platform", "imds", "pci"}  # three may show a node's type
+        assert check.control_collectors == {"fsx", "fsx_metrics"}

@@ -131,12 +131,6 @@ def test_points_that_are_none_are_incomplete(values: object) -> None:
         _ = Series({"metric": "CPUUtilization", "server": "MDS0000", "target": "", "values": values}).points
 
 
-def test_the_checks_ask_nodes_for_their_mounts_and_aws_for_file_systems_and_metrics() -> None:
-    for check in CHECKS:
-        assert "mounts" in check.collectors <= {"mounts", "platform", "imds", "pci"}  # three may show a node's type
-        assert check.control_collectors == {"fsx", "fsx_metrics"}
-
-
 LUSTRE = {
     "FileSystemId": "fs-1",
     "FileSystemType": "LUSTRE",

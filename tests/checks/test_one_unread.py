@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, gpu, node, nvml
-from tests.checks.network.given import mlx5, port
+from tests.checks.network.given import mlx5, port, rails
 from tests.testbed.outputs import nccl_log
 
 P5 = "p5.48xlarge"
@@ -71,13 +71,6 @@ NIC_LINK: dict[str, Any] = {
 }
 ALLOWANCE = {"interfaces": [{"name": UNREAD, "counters": {"conntrack_allowance_exceeded": [30000, 30000]}}]}
 DOWN = mlx5(0, port(state="1: DOWN", physical_state="3: LinkErrorRecovery"))
-
-
-def rails(third: dict[str, Any], *, name: object = "mlx5_0") -> dict[str, Any]:
-    """Three InfiniBand devices, the first of this name, the port of the third with other values."""
-    return {"devices": [{**mlx5(0, port()), "name": name}, mlx5(1, port()), mlx5(2, port(**third))]}
-
-
 SWITCH = {"address": "0000:dc:00.0", "vendor": "10de", "device": "22a3", "class": "068000", "driver": ""}
 NO_DRIVER = {"init": "DRIVER_NOT_LOADED", "init_s": 0.1, "driver": None, "count": 0, "gpus": []}
 GONE = [gpu(0, pci="0000:53:00.0"), gpu(1, pci="0000:54:00.0"), gpu(2, pci="0000:aa:00.0")]
@@ -261,27 +254,6 @@ def test_a_fault_is_named_beside_what_is_unread(
     assert result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)
 
 
-NO_IDS = {"vendor": UNREAD, "device": UNREAD}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"name": "mlx5_1", "never_read": "it hangs"},
-        {"name": "ibp24s0"},
-        {"name": "rocep24s0f0"},
-        {"name": "rail1", **NO_IDS, "ports": [port(link_layer="Ethernet")]},
-        {"name": "rxe0", "ports": [port(link_layer="Ethernet")]},
-    ],
-    ids=lambda device: device["name"],
-)
-def test_a_port_that_is_down_is_named_beside_a_device_whose_vendor_is_unread(other: dict[str, Any]) -> None:
-    dark = mlx5(0, port(state="1: DOWN", physical_state="2: Polling", link_downed=1))
-    for devices in ([dark, other], [other, dark]):
-        result = result_of("network.ib_ports", node("gpu001", boot=boot(), rdma={"devices": devices}))
-        assert (result.verdict, "mlx5_0: port 1 is 1: DOWN" in result.message) == (Verdict.FAIL, True), result.message
-
-
 def test_a_gpu_on_another_numa_node_than_elsewhere_is_named_beside_one_that_names_none() -> None:
     nodes = [node(f"n{number}", pci=on_bus(unread="", numa=0 if number else 1)) for number in range(4)]
     nodes[0].collectors["pci"].value["devices"][0].pop("numa")
@@ -296,31 +268,3 @@ def test_a_gpu_that_the_bus_has_lost_is_named_where_a_capture_lists_another_devi
     result = result_of("gpu.gpu_count", twice, instance_type=P5, expect={"gpus": 3})
     assert result.verdict is Verdict.FAIL
     assert "the PCI bus does not show GPU 2 at 0000:aa:00.0" in result.message
-
-
-@pytest.mark.parametrize(
-    ("check", "third", "words"),
-    [
-        (
-            "network.ib_ports",
-            {"rate": "200 Gb/sec (2X NDR)"},
-            "mlx5_2: port 1 at 200 Gb/sec (2X NDR); expected 400 Gb/s",
-        ),
-        ("network.ib_link_layer", {"link_layer": "Ethernet"}, "mlx5_2 port 1 is Ethernet; expected InfiniBand as on 3"),
-    ],
-)
-def test_a_port_unlike_those_of_other_nodes_is_named_beside_a_device_without_a_name(
-    check: str, third: dict[str, Any], words: str
-) -> None:
-    own = node("n0", boot=boot(), rdma=rails(third, name=UNREAD))
-    result = result_of(check, own, *(node(f"n{number}", boot=boot(), rdma=rails({})) for number in (1, 2, 3)))
-    assert words in result.message
-    assert "name could not be read" in result.message
-
-
-@pytest.mark.parametrize("check", ["network.ib_ports", "network.ib_link_layer"])
-def test_a_port_of_unread_number_that_other_nodes_may_show_to_be_odd_is_no_pass(check: str) -> None:
-    odd = {"port": UNREAD, "state": "1: DOWN", "physical_state": "3: Disabled", "link_layer": "Ethernet"}
-    own = node("n0", boot=boot(), rdma=rails(odd))
-    result = result_of(check, own, *(node(f"n{number}", boot=boot(), rdma=rails({})) for number in (1, 2, 3)))
-    assert result.verdict is Verdict.INCOMPLETE, result.message

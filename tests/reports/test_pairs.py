@@ -1,11 +1,13 @@
-"""Pairs in the reports: they are no nodes, and findings between nodes are shown."""
+"""Pairs in the reports: they are no nodes, and what was measured and found between nodes is shown."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Stack
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import ALL_PAIRS
@@ -24,7 +26,7 @@ from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS, PairFault
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
 from tests.reports.page import Page
 from tests.reports.reported import result, run_of
-from tests.reports.sections import SLOW, page, run, section, words_of
+from tests.reports.sections import FAULTS, SLOW, page, run, section, words_of
 
 PAIR = "n0001~n0002"
 
@@ -129,3 +131,43 @@ def test_a_slow_node_is_a_row_of_numbers_and_the_first_line() -> None:
     strip = html.partition('<svg class="strip"')[2]
     assert re.findall(r'class="row[^>]*>(?:▸ )?([^<]*)', strip)[0] == "n0003"
     assert len(re.findall(r'class="row', strip)) == 32
+
+
+@pytest.mark.long
+def test_the_section_says_what_was_measured_and_how_good_that_is() -> None:
+    text = words_of(page(SLOW))
+    for expected in (
+        "85 pairs of 32 nodes, measured 88 times with nccl-tests, in 7 rounds",
+        "all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices",
+        "efa, 32 devices",
+        "398.8 GB/s, spread 1.5 %",
+        "99.7 % of the wire, 400 GB/s; with 2 nodes NCCL's tree",
+        "383.2 GB/s, 80 % of what was published",
+        "seed7",
+    ):
+        assert expected in text
+
+
+def test_a_baseline_and_its_other_software_are_shown() -> None:
+    (campaign,) = measured(SLOW).campaigns
+    assert campaign.key
+    figure = BaselineFigure(campaign.key, Stack(nccl="2.20"), 395.0, 12)
+    text = words_of(section(PairwiseRun((replace(campaign, figures=(figure,)),))))
+    assert re.search(r"3\d\d(\.\d)? GB/s, 80 % of the baseline's 395 GB/s, of other software: nccl 2\.20", text)
+
+
+@pytest.mark.long
+def test_nodes_that_were_not_reached_are_listed_with_the_reason() -> None:
+    assert "not measuredn0002: refused" in words_of(page(FAULTS["a node that was not reached"]))
+
+
+def test_neither_of_two_nodes_is_called_healthy() -> None:
+    assert "two nodes have nobody to be compared with" in words_of(page(FAULTS["two nodes only"]))
+
+
+def test_the_terminal_has_one_sentence() -> None:
+    (line,) = lines_of_pairs(measured(SLOW), 1000)
+    assert line.startswith(
+        "pairs       85 pairs of 32 nodes, measured 88 times with nccl-tests: normal 398.8 GB/s (99.7 % of the wire"
+    )
+    assert all(len(part) <= 100 for part in lines_of_pairs(measured(SLOW), 100))

@@ -32,6 +32,11 @@ def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str,
     return {**fields, "p2p": None, "gdr": None, "ports": list(ports)}
 
 
+def rails(third: dict[str, Any], *, name: object = "mlx5_0") -> dict[str, Any]:
+    """Three InfiniBand devices, the first of this name, the port of the third with other values."""
+    return {"devices": [{**mlx5(0, port()), "name": name}, mlx5(1, port()), mlx5(2, port(**third))]}
+
+
 def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
     """A node with these RDMA devices, up for a day."""
     return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}

@@ -14,7 +14,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 
-DISPLAY = "1ff0"  # the PCI device id of a T1000
+H100, A100, DISPLAY = "2330", "20b2", "1ff0"  # PCI device ids, the last of a T1000
 
 
 def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""File systems, diagnostics and collectives under load: what they are compared with, and what proves nothing."""
+"""File systems and diagnostics under load: what they are compared with, and what proves nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from clusterproof.plugins.suite.state import is_named
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran
-from tests.testbed.outputs import NCCL_ROWS, NCCL_SUMMARY, dcgm_json, nccl_log
+from tests.testbed.outputs import dcgm_json
 
 FAIL, CONCERN, INCOMPLETE, PASS, NA = (
     *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
@@ -110,11 +110,6 @@ def test_whether_a_gpu_is_missing_depends_on_the_type(
     assert evaluated(check, collector, {"gpu001": value}, instance_type).verdict is verdict
 
 
-def test_a_type_with_one_gpu_has_nothing_to_reduce_over() -> None:
-    value = {"none": "one GPU: there is no link to reduce over"}
-    assert evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, "g6.xlarge").verdict is NA
-
-
 TIMED_OUT = "dcgmi diag -r 4 -j does not end within 9 s; its last words: busy"
 
 
@@ -167,76 +162,6 @@ def test_the_exit_status_of_one_run_is_said_beside_the_warning_of_another() -> N
     assert result.verdict is INCOMPLETE
     assert "every test passed, but dcgmi exited with status 205; expected 0" in result.message
     assert "concern: memory on GPU 3: warn" in result.message
-
-
-# NCCL
-
-
-@pytest.mark.parametrize(
-    ("file", "instance_type", "verdict", "message"),
-    [
-        ("gcm-a100-single.txt", "p4de.24xlarge", PASS, ""),
-        ("gcm-a100-single.txt", "p5.48xlarge", CONCERN, "all-reduce of 1 GiB: 231.7 GB/s; expected 440"),
-        ("gcm-a100-single.txt", "p5en.48xlarge", INCOMPLETE, "expected further nodes to compare with"),
-        ("dcgm-mock-fail-oob.txt", "p5.48xlarge", FAIL, "expected 0"),
-        ("azure-mpi-bad-gpu-count.txt", "p5.48xlarge", INCOMPLETE, "measured nothing"),
-    ],
-)
-def test_a_captured_log_of_nccl_tests_is_evaluated(
-    file: str, instance_type: str, verdict: Verdict, message: str
-) -> None:
-    value = {"gpus": 8, **ran(sample(f"nccl-tests/{file}").text, 0, "all_reduce_perf")}
-    result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, instance_type)
-    assert result.verdict is verdict, result.message
-    assert message in result.message
-
-
-def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, object]:
-    """A run of all_reduce_perf over one size of 1 GiB."""
-    row = f"{2**30} {2**28} float sum -1 4253.0 252.47 {busbw:.2f} 0 4255.4 252.33 473.12 0\n"
-    return {"gpus": 8, **ran(nccl_log(**{"network": "", "rows": row} | log), status, "all_reduce_perf")}
-
-
-@pytest.mark.parametrize(
-    ("own", "others", "instance_type", "verdict", "message"),
-    [
-        (all_reduce(), [], "p5.48xlarge", PASS, ""),
-        (all_reduce(430), [], "p5.48xlarge", CONCERN, "all-reduce of 1 GiB: 430 GB/s; expected 440 as others measured"),
-        (all_reduce(), [], "p5en.48xlarge", INCOMPLETE, "450 GB/s; expected further nodes to compare with"),
-        (all_reduce(), [all_reduce()], "p5en.48xlarge", INCOMPLETE, "450 GB/s; expected further nodes to compare with"),
-        (all_reduce(), [all_reduce()] * 2, "p5en.48xlarge", PASS, ""),
-        (all_reduce(400), [all_reduce()] * 2, "p5en.48xlarge", FAIL, "below the median of 3 nodes (450)"),
-        (all_reduce(status=3), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 3 after 1 GiB; expected 0"),
-        (all_reduce(summary=""), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 0 after 1 GiB"),
-        (
-            all_reduce(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")),
-            [],
-            "p5.48xlarge",
-            FAIL,
-            "out of bounds values: 3 OK",
-        ),
-        (all_reduce(summary=NCCL_SUMMARY.replace("0 OK", "0 FAILED")), [], "p5.48xlarge", FAIL, "values: 0 FAILED"),
-        (all_reduce(rows=NCCL_ROWS.replace("    0  ", "  N/A  ")), [], "p5.48xlarge", INCOMPLETE, "no check of 1 GiB"),
-        (all_reduce(rows=NCCL_ROWS.replace(" 473.38", "    N/A")), [], "p5.48xlarge", INCOMPLETE, "no bandwidth or no"),
-        (all_reduce(rows=""), [], "p5.48xlarge", INCOMPLETE, "measured nothing (exit status 0); expected a row"),
-    ],
-)
-def test_an_all_reduce_within_a_node_is_evaluated_by_its_largest_message(
-    own: Any, others: list[Any], instance_type: str, verdict: Verdict, message: str
-) -> None:
-    values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
-    result = evaluated("gpu.node_busbw", "node_busbw", values, instance_type)
-    assert result.verdict is verdict, result.message
-    assert message in result.message
-
-
-def test_a_slow_all_reduce_whose_end_is_unknown_is_slow_nevertheless() -> None:
-    others = {f"gpu00{number}": all_reduce() for number in (2, 3)}
-    unended = {key: value for key, value in all_reduce(300).items() if key != "exit"}
-    result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": unended, **others})
-    assert result.verdict is FAIL
-    assert "300 GB/s, 33 % below the median of 3 nodes" in result.message
-    assert "incomplete: all_reduce_perf ended with exit status None" in result.message
 
 
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])

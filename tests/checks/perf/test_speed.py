@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.perf.facts import below_best, below_median, worst_first
 from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
 from tests.builders.samples import sample
-from tests.checks.perf.given import DISPLAY, evaluated, from_host, ran
+from tests.checks.perf.given import A100, DISPLAY, H100, evaluated, from_host, ran
 
 FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
 MATRIX = """\
@@ -156,9 +156,6 @@ def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[A
     assert result.verdict is verdict, result.message
 
 
-H100, A100 = "2330", "20b2"  # PCI device ids
-
-
 @pytest.mark.parametrize(
     ("own", "others", "verdict"),
     [
@@ -275,38 +272,3 @@ def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:
     result = evaluated("gpu.gpu_gemm", "gpu_gemm", {"gpu001": gemm(700, 700, 500)}, gpus=4)
     assert result.verdict is FAIL
     assert "incomplete: 3 of 4 GPUs were measured" in result.message
-
-
-@pytest.mark.parametrize(
-    ("models", "given", "busbw", "verdict"),
-    [
-        ([A100] * 8, 8, 235, INCOMPLETE),
-        ([H100] * 8, 8, 235, FAIL),
-        ([H100] * 8 + [DISPLAY], 8, 235, FAIL),  # the programs were not given the display card
-        ([H100] * 8 + [DISPLAY], 8, 470, PASS),
-        ([H100] * 8 + [DISPLAY], 9, 235, INCOMPLETE),
-        ([H100] * 8 + [DISPLAY] * 4, 12, 20, INCOMPLETE),  # cards that compute as well
-    ],
-)
-def test_an_all_reduce_is_compared_with_those_of_the_same_models(
-    models: list[str], given: int, busbw: float, verdict: Verdict
-) -> None:
-    values = {name: {"gpus": 8, **ran(all_reduce(470))} for name in ("gpu001", "gpu002", "gpu003")}
-    values["gpu004"] = {"gpus": given, **ran(all_reduce(busbw))}
-    on_bus = {name: models if name == "gpu004" else [H100] * 8 for name in values}
-    result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=on_bus)
-    assert result.verdict is verdict, result.message
-
-
-def all_reduce(busbw: float, gpus: int = 8) -> str:
-    columns = "#   size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
-    row = f" 8589934592 2147483648 float sum -1 32000.0 268.00 {busbw:.2f} 0 32000.0 268.00 {busbw:.2f} 0\n"
-    ends = f"# Out of bounds values : 0 OK\n# Avg bus bandwidth : {busbw}\n"
-    return f"# nThread 1 nGpus {gpus} validation: 1\n{columns}{row}{ends}"
-
-
-def test_an_all_reduce_over_fewer_gpus_than_the_node_should_have_is_no_pass() -> None:
-    for given, verdict in ((8, PASS), (7, INCOMPLETE)):
-        value = {"gpus": given, **ran(all_reduce(470, gpus=7))}
-        result = evaluated("gpu.node_busbw", "node_busbw", {f"gpu00{number}": value for number in (1, 2, 3, 4)})
-        assert (result.verdict, "7 of 8 GPUs were measured" in result.message) == (verdict, given == 7)

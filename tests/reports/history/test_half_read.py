@@ -1,4 +1,4 @@
-"""A run's findings beside what it could not read: the history keeps both."""
+"""What a run did not read or evaluate: the history keeps what was found before, and what the run found beside."""
 
 from __future__ import annotations
 
@@ -13,13 +13,45 @@ from clusterproof.reports.document.trend import counts, trend_section
 from clusterproof.reports.history import Standing
 from clusterproof.reports.history.changes import between, headline, marked, since_last
 from clusterproof.reports.history.past import read_before
-from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, past, result
+from clusterproof.reports.history.words import page
+from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, past, result, unevaluated
 from tests.reports.reported import run_of
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "history.sqlite"
+
+
+def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
+    add(file, result("gpu001", FAIL))
+    add(file, result("gpu001", INCOMPLETE))
+    _, before = read_before(file, "small")
+    assert before == {(ECC, "gpu001"): Standing(FAIL)}
+    last = add(file, result("gpu001", PASS))
+    assert [finding.before for finding in between(past(file), last.number - 1, last.number).gone] == [FAIL]
+    assert read_before(file, "small")[1] == {}
+
+
+def test_what_a_run_did_not_look_at_is_neither_gone_nor_forgotten(file: Path) -> None:
+    add(file, result("gpu001", FAIL), result("gpu002", PASS))
+    last = add(file, result("gpu002", PASS))
+    assert headline(between(past(file), last.number - 1, last.number)) == "nothing has changed"
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): Standing(FAIL)}
+
+
+def test_what_an_interrupted_run_did_not_evaluate_is_as_it_was_before(file: Path) -> None:
+    add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
+    cut = add(file, unevaluated("gpu001"), unevaluated("gpu002"), result("gpu003", PASS))
+    assert (cut.unevaluated, cut.nodes, cut.is_green) == (2, 3, False)
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): Standing(FAIL)}
+    assert not between(past(file), cut.number - 1, cut.number).gone
+    assert counts(past(file))[-1] == (0, 2, 1)  # failed, not proven, fit
+    assert "INTERRUPTED: 2 checks not evaluated" in list(page(past(file)))[1]
+    last = add(file, result("gpu001", PASS), result("gpu002", PASS), result("gpu003", PASS))
+    changes = between(past(file), last.number - 1, last.number)
+    assert [(finding.node, finding.before) for finding in changes.gone] == [("gpu001", FAIL)]
+    assert not changes.new
 
 
 HALF_READ = replace(

@@ -11,14 +11,12 @@ import pytest
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import SLOWER
-from clusterproof.reports.document.trend import counted, counts
-from clusterproof.reports.history import Gpu, NodeIdentity, Standing
+from clusterproof.reports.document.trend import counted
+from clusterproof.reports.history import Gpu, NodeIdentity
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
-from clusterproof.reports.history.past import read_before
-from clusterproof.reports.history.store import default_path
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import ago, folded, page
-from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result, unevaluated
+from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result
 
 NA = Verdict.NOT_APPLICABLE
 
@@ -93,37 +91,6 @@ def test_what_was_found_is_compared_with_the_run_before_and_with_the_last_green_
     by_green = between(past(file), green.number, last.number)
     assert [finding.node for finding in by_green.new] == ["gpu001"]
     assert [finding.node for finding in by_green.gone] == ["gpu003"]
-
-
-def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
-    add(file, result("gpu001", FAIL))
-    add(file, result("gpu001", INCOMPLETE))
-    _, before = read_before(file, "small")
-    assert before == {(ECC, "gpu001"): Standing(FAIL)}
-    last = add(file, result("gpu001", PASS))
-    assert [finding.before for finding in between(past(file), last.number - 1, last.number).gone] == [FAIL]
-    assert read_before(file, "small")[1] == {}
-
-
-def test_what_a_run_did_not_look_at_is_neither_gone_nor_forgotten(file: Path) -> None:
-    add(file, result("gpu001", FAIL), result("gpu002", PASS))
-    last = add(file, result("gpu002", PASS))
-    assert headline(between(past(file), last.number - 1, last.number)) == "nothing has changed"
-    assert read_before(file, "small")[1] == {(ECC, "gpu001"): Standing(FAIL)}
-
-
-def test_what_an_interrupted_run_did_not_evaluate_is_as_it_was_before(file: Path) -> None:
-    add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
-    cut = add(file, unevaluated("gpu001"), unevaluated("gpu002"), result("gpu003", PASS))
-    assert (cut.unevaluated, cut.nodes, cut.is_green) == (2, 3, False)
-    assert read_before(file, "small")[1] == {(ECC, "gpu001"): Standing(FAIL)}
-    assert not between(past(file), cut.number - 1, cut.number).gone
-    assert counts(past(file))[-1] == (0, 2, 1)  # failed, not proven, fit
-    assert "INTERRUPTED: 2 checks not evaluated" in list(page(past(file)))[1]
-    last = add(file, result("gpu001", PASS), result("gpu002", PASS), result("gpu003", PASS))
-    changes = between(past(file), last.number - 1, last.number)
-    assert [(finding.node, finding.before) for finding in changes.gone] == [("gpu001", FAIL)]
-    assert not changes.new
 
 
 def test_a_run_with_nothing_but_what_does_not_apply_and_passes_is_green_and_one_without_results_is_not(
@@ -281,14 +248,6 @@ def _sorted(changes: Iterable[Change]) -> Changes:
 )
 def test_how_long_ago_a_run_was(seconds: float, words: str) -> None:
     assert ago(seconds) == words
-
-
-def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
-    for cluster in ("hp", "../../etc", "ssh:gpu[001-016]", "", ".", "..", "ü" * 500, "\ud800"):
-        path = default_path(cluster, tmp_path)
-        assert path.parent.parent == tmp_path
-        assert path.resolve().parent.parent == tmp_path.resolve()
-        path.parent.mkdir(exist_ok=True)
 
 
 def test_a_result_that_says_what_it_is_is_found_by_it() -> None:

@@ -1,4 +1,4 @@
-"""A history's file: no damage to it costs more than the history."""
+"""A history's file: it is beside the reports, and no damage to it costs more than the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.result import Measured
 from clusterproof.reports.history import HistoryError, PastRun, schema
 from clusterproof.reports.history.past import read_before
-from clusterproof.reports.history.store import write_run
+from clusterproof.reports.history.store import default_path, write_run
 from clusterproof.reports.history.trends import trends
 from clusterproof.reports.history.words import page
 from tests.builders.wheel import linked_in
@@ -175,3 +175,11 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_pat
     assert subprocess.run([sys.executable, "-c", dies + tail, str(file)], env=environment).returncode == 9
     add(file, result("gpu001", PASS))
     assert [run.number for run in past(file).runs] == [1, 2]
+
+
+def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
+    for cluster in ("hp", "../../etc", "ssh:gpu[001-016]", "", ".", "..", "ü" * 500, "\ud800"):
+        path = default_path(cluster, tmp_path)
+        assert path.parent.parent == tmp_path
+        assert path.resolve().parent.parent == tmp_path.resolve()
+        path.parent.mkdir(exist_ok=True)
