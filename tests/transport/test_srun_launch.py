@@ -40,8 +40,8 @@ def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_contro
     (_, longest), *_ = parts(EVERYTHING, ProbeOptions(), (), False, through).programs
     request = {**REQUEST, "command": longest.command, "names": names}
     made = launch_program(request, "cp1", False, LONGEST_PROGRAM)
-    assert len(made.command) < LONGEST_PROGRAM + SPARE_CHARACTERS == 65_200
-    with pytest.raises(Unusable, match="expected at most 65200: with fewer collectors"):
+    assert len(made.command) < LONGEST_PROGRAM + SPARE_CHARACTERS == 65_450
+    with pytest.raises(Unusable, match="expected at most 65450: with fewer collectors"):
         launch_program({**request, "command": os.urandom(60_000).hex()}, "cp1", False, LONGEST_PROGRAM)
 
 

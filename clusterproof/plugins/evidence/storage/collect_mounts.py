@@ -181,25 +181,22 @@ def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
     ]
 
 
-def _mounted_at(node: Node, path: str, own: Collection[str]) -> str:
+def _mounted_at(node: Node, path: str, own: Collection[str], left: int = MAX_LINKS) -> str:
     """Where a file system with this path is mounted: mount(8) follows links. The path itself if it is not mounted.
 
     No link on a mounted file system is followed, as it may hang.
     """
-    at, words = "", path.split("/")[1:]
-    for _ in range(MAX_LINKS):
-        while words and f"{at}/{words[0]}" not in own:
-            above, at = at, f"{at}/{words.pop(0)}"
-            try:
-                target = os.readlink(node.root + at)
-            except OSError:
-                continue
-            words = os.path.normpath(os.path.join(above or "/", target)).split("/")[1:] + words
-            at = ""
+    at = ""
+    for word in path.split("/")[1:] if left else ():
+        above, at = at, f"{at}/{word}"
+        if at in own:
             break
-        else:
-            there = "/".join([at, *words])
-            return there if there in own else path
+        try:
+            target = os.readlink(node.root + at)
+        except OSError:
+            continue
+        there = _mounted_at(node, os.path.normpath(os.path.join(f"{above}/", target) + path[len(at) :]), own, left - 1)
+        return there if there in own else path
     return path
 
 

@@ -34,8 +34,8 @@ from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT_VARIABLES
 WAIT_S = 15.0  # for nodes that others use; --slurm-wait
 END_S = 20.0  # in addition to the program itself: to ask Slurm about the nodes, and to end srun
 LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
-LAUNCH_CHARACTERS = 7_400  # maximum by which the submit host's program is longer than the one for nodes
-SPARE_CHARACTERS = 5_200  # room that a submit host needs besides its program: Systems Manager takes 65,535 in all
+LAUNCH_CHARACTERS = 7_380  # maximum by which the submit host's program is longer than the one for nodes
+SPARE_CHARACTERS = 5_450  # room that a submit host needs besides its program: Systems Manager takes 65,535 in all
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
