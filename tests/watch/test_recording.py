@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 from pathlib import Path
@@ -141,6 +142,17 @@ def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
     assert kept.kinds[before : before + 3] == ["gap", "header", "sample"]
     assert kept.lines[before]["gap"]["why"] == "File too large"
     assert list(read_samples(RunFile(kept.path)))
+
+
+def test_a_watch_that_ends_while_the_disk_is_full_does_not_say_that_it_records_again(tmp_path: Path) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said = list[str]()
+    made = Recording(tmp_path, 10.0, said.append)
+    made.guard(full, 100.0)
+    made.close(110.0)
+    assert said == [f"nothing is recorded under {tmp_path}: No space left on device; watching goes on"]
 
 
 def test_changes_for_which_there_was_no_room_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

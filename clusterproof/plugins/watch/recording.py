@@ -243,7 +243,9 @@ class Recording:
                 self._problem, self._dropped = "", 0
 
     def close(self, now: float) -> None:
-        """Write what is left, also if the last write failed just before."""
-        self._paused_until = now
-        for write in (lambda: None, *(recording.close for recording in self._nodes.values())):
-            self.guard(write, now)
+        """Write what is left; changes that wait for the disk are tried once more, however recently it failed."""
+        if self._owed:
+            self._paused_until = now
+            self.guard(lambda: None, now)
+        for recording in self._nodes.values():
+            self.guard(recording.close, now)
