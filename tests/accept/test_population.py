@@ -153,3 +153,12 @@ def test_a_declared_rate_holds_only_where_all_of_its_interval_does(rejected: int
         "good_rejected": rate,
         "bad_accepted": "too few nodes to say",
     }
+
+
+def test_nodes_above_a_floor_are_no_faster_than_is_usual_of_them() -> None:
+    few = runs({}, ERRORS.least_runs)
+    first = [{unit: x for unit, x in values.items() if unit[0] in NODES[:2]} for values in few]
+    made = population([*first, *runs({}, 6)], floor=log(300))
+    assert made.reference is not None
+    assert made.reference.centre == log(300)
+    assert made.far_faster == {}

@@ -213,12 +213,15 @@ def test_what_is_usual_is_what_was_measured_also_below_a_floor(floor: int, seen:
     assert [seen in other["message"] for other in summary["of_others"]] == ([True] if seen else [])
 
 
-def test_nodes_far_faster_than_most_show_that_most_may_be_slow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("floors", ["", "[floors]\ngpu_gemm = 600\n"])
+def test_nodes_far_faster_than_most_show_that_most_may_be_slow(floors: str, tmp_path: Path) -> None:
     made = acceptance(
-        tmp_path, Nodes(speed=lambda node, _run: 0.8 if node < "n6" else 1.0), 'stages = ["inventory", "speed"]\n'
+        tmp_path,
+        Nodes(speed=lambda node, _run: 0.8 if node < "n6" else 1.0),
+        f'stages = ["inventory", "speed"]\n{floors}',
     )
     made.go_on((), lambda _words: None)
-    (other,) = report(made.state, made.ended, made.named, "")["of_others"]
+    other = report(made.state, made.ended, made.named, "")["of_others"][0]
     assert (other["of"], other["verdict"]) == ("all nodes", "concern")
     assert (
         "n[6-8] are 25.0% faster than is usual of its 8 nodes, so most may be slow; expected less than 5.0%"

@@ -172,7 +172,10 @@ class Population:
         if not self.reference:
             return {}
         known = {node: self.judged_units(node) for node in self.nodes}
-        by_node = {node: median(log(judged.share) for judged in units) for node, units in known.items() if units}
+        of_floor = self.reference.centre - self.reference.usual  # by how much a floor in its place is faster
+        by_node = {
+            node: median(log(judged.share) for judged in units) + of_floor for node, units in known.items() if units
+        }
         runs = {node: min(judged.runs for judged in units) for node, units in known.items() if units}
         noise, least = self.reference.error_in_common(1), self.errors.effect
         fast = {node: by for node, by in by_node.items() if by > max(least, USUAL * noise / sqrt(runs[node]))}
