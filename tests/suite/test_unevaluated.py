@@ -139,6 +139,22 @@ def test_what_ends_the_run_within_a_test_that_has_found_something_is_no_finding(
     assert "INTERRUPTED: 0 of 3 checks ended" in output
 
 
+def test_what_a_test_has_found_counts_also_where_sys_exit_ends_it(runs: Runs) -> None:
+    runs.checks(
+        test_it="""
+        import sys
+        from clusterproof import fail_if
+
+        def test_it(node, tmp_path):
+            fail_if(True, "a fan stands still; expected it to turn")
+            sys.exit(3)
+        """
+    )
+    runs.over(BAD_SECOND[:1])
+    (result,) = runs.results
+    assert (result.verdict, result.observed) == (FAIL, "a fan stands still")
+
+
 def test_where_collection_broke_off_what_was_chosen_is_incomplete(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
     ran = runs.over(BAD_SECOND)

@@ -156,7 +156,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             yield
         except pytest.PytestReturnNotNoneWarning:
             ended = TypeError(NO_VERDICT)
-        except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
+        except (KeyboardInterrupt, pytest.exit.Exception):
             raise  # the run ends, and with it the test
         except BaseException as outcome:
             ended = outcome
