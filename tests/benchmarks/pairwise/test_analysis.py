@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.facts import explains, shared_by
 from clusterproof.plugins.benchmarks.pairwise.findings import deduplicated
+from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
@@ -181,6 +182,31 @@ def test_a_link_is_not_failing_because_an_end_was_taken_twice() -> None:
     measurements[3:4] = [taken, replace(taken, round=taken.round + 1)]
     (finding,) = analyse(measurements, made.settings).findings
     assert (finding.kind, finding.nodes, finding.words) == (Kind.INCONCLUSIVE, taken.pair.nodes, TAKEN.problem)
+
+
+@pytest.mark.parametrize(("count", "reading"), [(1, TAKEN), (2, TAKEN), (1, Reading(problem="it hung"))])
+def test_a_link_that_is_slow_each_time_is_named_with_the_runs_that_failed_besides(count: int, reading: Reading) -> None:
+    made = Case(16, {}).plan
+    link = made.first[0][0]
+    measurements = measured(made, Cluster(links={link: 0.6}))
+    first = next(measurement for measurement in measurements if measurement.pair == link)
+    measurements += [replace(first, reading=reading)] * count
+    tried = sum(measurement.pair == link for measurement in measurements)
+    (finding,) = analyse(measurements, made.settings).findings
+    assert (finding.kind, finding.nodes, finding.failures) == (Kind.SLOW_LINK, link.nodes, count)
+    assert finding.words == f"besides, {count} of {tried} measurements failed: {reading.problem}"
+    assert attribution(finding) == "slow link"
+
+
+def test_a_link_that_is_slow_once_and_then_fails_is_named_once() -> None:
+    made = Case(16, {}).plan
+    link = made.first[0][0]
+    measurements = measured(made, Cluster(links={link: 0.6}))
+    of_it = [number for number, measurement in enumerate(measurements) if measurement.pair == link]
+    for number in of_it[1:]:
+        measurements[number] = replace(measurements[number], reading=failed(link))
+    (finding,) = analyse(measurements, made.settings).findings
+    assert (finding.kind, finding.failures) == (Kind.FAILING_LINK, len(of_it) - 1)
 
 
 def test_one_run_that_failed_flags_no_node() -> None:

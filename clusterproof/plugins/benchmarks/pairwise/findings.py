@@ -40,20 +40,22 @@ def link_findings(
     assert screened.reference is not None
     of_pair = by_pair(screened.values)
     findings = []
-    for pair in screened.links:
+    for pair in dict.fromkeys(screened.links):  # a pair may be slow and fail
         if set(named_nodes) & set(pair.nodes) or nodes < MIN_NODES:
             continue
         tried = [measurement for measurement in measurements if measurement.pair == pair]
         failed = [measurement for measurement in tried if not measurement.reading.busbw_gb_per_s]
-        if failed:
+        if failed and (len(_against(failed)) > 1 or pair not in of_pair):
             findings.append(failing_link(pair, failed, len(tried)))
             continue
         is_known = all(_is_well_with_others(node, pair, screened, settings) for node in pair.nodes)
         noise = noise_of_both(*(_noise_with_others(node, pair, screened) for node in pair.nodes))
         pairs = max(len({value.pair for value in screened.values_by_node[node]}) for node in pair.nodes)
         slow = _slow_link(pair, of_pair, is_known, noise, pairs, screened.reference, settings)
-        if slow:
-            findings.append(slow)
+        if slow and failed:
+            findings.append(_with_failures(slow, len(failed), len(tried), failed[0].reading.problem))
+        elif slow or failed:
+            findings.append(slow or failing_link(pair, failed, len(tried)))
     return findings
 
 
@@ -179,12 +181,16 @@ def deduplicated(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> lis
             message = "; ".join(filter(None, (other.words, slowness)))
             by_nodes[fault.nodes] = replace(other, words=message, pairs=_joined(other, fault))
         elif fault.kind is Kind.SLOW_NODE:
-            message = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
-            pairs = _joined(fault, other)
-            by_nodes[fault.nodes] = replace(
-                fault, failures=other.failures, attempts=other.attempts, words=message, pairs=pairs
-            )
+            both = _with_failures(fault, other.failures, other.attempts, other.words)
+            by_nodes[fault.nodes] = replace(both, pairs=_joined(fault, other))
     return list(by_nodes.values())
+
+
+def _with_failures(slow: PairFault, failures: int, attempts: int, problem: str) -> PairFault:
+    """A finding of slowness, and which measurements failed besides."""
+    besides = f"besides, {failures} of {attempts} measurements failed: {problem}"
+    words = "; ".join(filter(None, (slow.words, besides)))
+    return replace(slow, failures=failures, attempts=attempts, words=words)
 
 
 def _joined(first: PairFault, second: PairFault) -> tuple[Pair, ...]:

@@ -44,7 +44,8 @@ def attribution(finding: PairFault) -> str:
         return f"{fold(finding.nodes)} is slow now and then"
     if finding.kind is Kind.INCONCLUSIVE:
         return f"{' or '.join(finding.nodes)} may be at fault"
-    return finding.words or finding.kind.value
+    words = "" if finding.kind is Kind.SLOW_LINK else finding.words  # which say what failed besides
+    return words or finding.kind.value
 
 
 def finding_text(finding: PairFault) -> str:
