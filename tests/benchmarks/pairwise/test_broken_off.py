@@ -96,15 +96,34 @@ def test_nodes_of_another_type_are_measured_where_those_of_one_cannot_be(run: Ru
     assert (tmp_path / "figures.json").exists()
 
 
-def test_nodes_that_cannot_be_released_lose_no_measurement(run: Run) -> None:
-    class Holding(Launched):
-        def __exit__(self, *_: object) -> None:
-            raise Unusable("the submit host does not answer")
+class Holding(Launched):
+    """Its nodes cannot be released."""
 
+    def __exit__(self, *_: object) -> None:
+        raise Unusable("the submit host does not answer")
+
+
+STILL_RESERVED = "pairs: no longer measuring, but the nodes may still be reserved: the submit host does not answer"
+
+
+def test_nodes_that_cannot_be_released_lose_no_measurement(run: Run) -> None:
     (campaign,) = run(Holding()).campaigns
     assert campaign.journal.ended == ""
     assert campaign.groups.by_size.keys() == {4, 8, 16}
-    assert "pairs: all is measured, but the nodes may still be reserved: the submit host does not answer" in run.said
+    assert STILL_RESERVED in run.said
+
+
+def test_where_nodes_cannot_be_released_what_was_left_out_is_said_too(run: Run) -> None:
+    def expired(nodes: Any) -> Reading:
+        if isinstance(nodes, NodeGroup) and len(nodes.nodes) == 8:
+            raise Unusable("the nodes have gone")
+        return well(nodes)
+
+    run(Holding(expired))
+    assert run.said[-2:] == [
+        STILL_RESERVED,
+        "pairs: left out: groups of 8 nodes and more: the nodes have gone; to go on: again",
+    ]
 
 
 def test_a_run_that_is_interrupted_again_where_it_goes_on_is_not_over(run: Run) -> None:

@@ -148,7 +148,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         raise
     except (Unusable, OSError) as problem:
         if driven and isinstance(problem, Unusable):
-            setup.say(f"pairs: all is measured, but the nodes may still be reserved: {setup.text(str(problem))}")
+            setup.say(f"pairs: no longer measuring, but the nodes may still be reserved: {setup.text(str(problem))}")
         else:
             driven = _so_far(journal, path, writer, problem)
     finally:
