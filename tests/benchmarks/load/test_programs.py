@@ -66,13 +66,22 @@ def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something(
     assert list(rounds(frozenset({TAKES_TURNS}), nodes[:2], 4)) == [([TAKES_TURNS], nodes[:2])]
 
 
-def test_what_a_node_measured_in_its_own_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("unreached", "seen"),
+    [(None, []), (Unreached.BUSY, []), (Unreached.LOST, ["the node answered before, and not under load: lost: gone"])],
+)
+def test_what_a_node_measured_in_its_own_turn_counts_unless_it_is_lost_beside_another(
+    unreached: Unreached | None, seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     turns: list[list[str]] = []
 
     def probe(part: Cluster, _to: Any, _run: Any, _limits: Any, merge: Any, _collectors: Any) -> None:
         turns.append([target.name for target in part.targets])
         for target in part.targets:
-            merge(NodeEvidence(target.name, {TAKES_TURNS: Collected(Status.READ, len(turns))}))
+            if unreached and turns[-1] == ["c", "a"] and target.name == "a":
+                merge(NodeEvidence(target.name, unreached=unreached, detail="gone"))
+            else:
+                merge(NodeEvidence(target.name, {TAKES_TURNS: Collected(Status.READ, len(turns))}))
 
     monkeypatch.setattr(asking, "probe_nodes", probe)
     cluster = Cluster("c", "ssh", tuple(Target(name) for name in "abc"))
@@ -81,8 +90,8 @@ def test_what_a_node_measured_in_its_own_turn_counts(monkeypatch: pytest.MonkeyP
     chosen = LoadOptions(fs_folder="/fsx", fs_at_once=2)
     asking.load(cluster, connection_for("ssh"), [TAKES_TURNS], chosen, Limits(), answered, kept.append)
     assert turns == [["a", "b"], ["c", "a"]]
-    values = [(evidence.node, evidence.collectors[TAKES_TURNS].value) for evidence in kept]
-    assert values == [("a", 1), ("b", 1), ("c", 2)]
+    said = [(of.node, of.collectors[TAKES_TURNS].value or of.collectors[TAKES_TURNS].detail) for of in kept]
+    assert said == [("a", 1), ("b", 1), ("c", 2), *(("a", words) for words in seen)]
 
 
 def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:

@@ -44,7 +44,8 @@ def load(
     have_had_turn: set[str] = set()
 
     def merge(evidence: NodeEvidence) -> None:
-        if evidence.node in have_had_turn:
+        is_lost = evidence.unreached and evidence.unreached not in NOT_BEGUN
+        if evidence.node in have_had_turn and not is_lost:
             return
         known[evidence.node] = merged(known[evidence.node], evidence, round_collectors)
         on_answer(known[evidence.node])
