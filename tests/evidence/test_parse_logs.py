@@ -93,6 +93,11 @@ def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
     assert only_log(dcgmi.read_json(f"WARNING: odd\n{dcgm_json()}\nexit code: 226\n"))["exit"] == 226
 
 
+def test_json_that_is_cut_is_read_in_time_that_grows_as_it_does() -> None:
+    depth = 200_000  # of lists in each other: minutes, where the brackets that are open are written out at each one
+    assert only_log(dcgmi.read_json('{"DCGM Diagnostic": ' + "[" * depth + "]" * depth))["tests"] == []
+
+
 def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
     collected: Any = dcgm_watches.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
     assert [gpu["nvlinks"] for gpu in collected["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]

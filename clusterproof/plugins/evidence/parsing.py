@@ -94,15 +94,15 @@ def whole_in(text: str) -> dict[str, Any]:
     """The objects and lists of cut JSON that are whole, within those that are not. Raises CaptureError."""
     begin = max(text.find("{"), 0)
     closing: list[str] = []
-    end, still_open = begin, ""
+    end, still_open = begin, 0
     for token in _OF_JSON.finditer(text, begin):
         word = token[0]
         if word in _BRACKETS:
             closing.append(_BRACKETS[word])
         elif closing and word == closing[-1]:
             closing.pop()
-            end, still_open = token.end(), "".join(reversed(closing))
-    return object_at(text[begin:end] + still_open, 0)[0]
+            end, still_open = token.end(), len(closing)
+    return object_at(text[begin:end] + "".join(reversed(closing[:still_open])), 0)[0]
 
 
 def typed_above(text: str) -> str:
