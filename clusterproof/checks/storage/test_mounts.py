@@ -111,8 +111,11 @@ def _if_absent(entry: FstabEntry) -> FstabEntry | None:
 
 
 def _is_mounted_or_due(entry: FstabEntry) -> bool:
-    """Whether what fstab says of it is enough: one that is mounted otherwise (noauto) is compared with the group."""
-    return entry.mounted or entry.is_due
+    """Whether what fstab says of it is enough: one that is mounted otherwise (noauto) is compared with the group.
+
+    One that systemd mounts when it is used may not have been used here.
+    """
+    return "x-systemd.automount" in options_of(entry) or entry.mounted or entry.is_due
 
 
 REMOUNTED = "errors=remount-ro"
