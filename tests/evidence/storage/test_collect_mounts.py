@@ -67,12 +67,14 @@ def test_what_a_user_has_mounted_is_not_what_fstab_asks_for(tmp_path: Path, type
         ("scratch", "/mnt/other", "/scratch", ""),
         ("scratch", "/scratch", "/scratch", ""),
         ("mnt/scratch/link", "/mnt/scratch", "/mnt/scratch/link", ""),  # on a file system that may hang
+        ("home/u/link", "/mnt/scratch", "/home/u/link", ""),  # on a user's, which he may have hang
     ],
 )
 def test_a_file_system_is_mounted_where_a_path_in_fstab_leads_by_links(
     tmp_path: Path, link: str, target: str, path: str, is_mounted: str
 ) -> None:
-    root = host_root(tmp_path, {"proc/1/mountinfo": f"30 1 0:60 / /mnt/scratch {NFS}\n", "mnt/scratch/x": ""})
+    mounts = f"30 1 0:60 / /mnt/scratch {NFS}\n31 1 0:61 / /home/u {FUSE}\n"
+    root = host_root(tmp_path, {"proc/1/mountinfo": mounts, "mnt/scratch/x": "", "home/u/x": ""})
     (root / "etc").mkdir()
     (root / "etc/fstab").write_text(f"10.0.0.7:/x {path} nfs4 _netdev 0 0\n")
     (root / link).symlink_to(target)

@@ -177,26 +177,26 @@ def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
         }
         for entry in entries
         if len(entry) >= 3 and entry[1].startswith("/") and not PSEUDO.fullmatch(entry[2])
-        for folder in (_mounted_at(node, _folder(entry[1]), own),)
+        for folder in (_mounted_at(node, _folder(entry[1]), {*own, *users}),)
     ]
 
 
-def _mounted_at(node: Node, path: str, own: Collection[str], left: int = MAX_LINKS) -> str:
+def _mounted_at(node: Node, path: str, mounts: Collection[str], left: int = MAX_LINKS) -> str:
     """Where a file system with this path is mounted: mount(8) follows links. The path itself if it is not mounted.
 
     No link on a mounted file system is followed, as it may hang.
     """
     at = ""
     for word in path.split("/")[1:] if left else ():
-        above, at = at, f"{at}/{word}"
-        if at in own:
+        at += f"/{word}"
+        if at in mounts:
             break
         try:
-            target = os.readlink(node.root + at)
+            target = os.path.join(at, "..", os.readlink(node.root + at))
         except OSError:
             continue
-        there = _mounted_at(node, os.path.normpath(os.path.join(f"{above}/", target) + path[len(at) :]), own, left - 1)
-        return there if there in own else path
+        there = _mounted_at(node, os.path.normpath(target + path[len(at) :]), mounts, left - 1)
+        return there if there in mounts else path
     return path
 
 
