@@ -145,6 +145,11 @@ def test_the_trays_of_racks_are_evaluated_together_however_many_there_are() -> N
     assert share.names is None
 
 
+def test_the_instances_of_ultraservers_of_neuron_are_divided_as_no_check_compares_their_domain() -> None:
+    shares = divided(2 * MAX_NODES, "trn2u.48xlarge")
+    assert len(shares.due_shares(every(2 * MAX_NODES), {}, 0.0)) > 1
+
+
 def test_a_cluster_that_becomes_small_again_is_one_share() -> None:
     shares, few = divided(2 * MAX_NODES), every(3)
     assert not shares.are_unknown(few, 60.0)

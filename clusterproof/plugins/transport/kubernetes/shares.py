@@ -87,7 +87,7 @@ class Shares:
         self._divided_at, self._count, self._known = now, len(targets), _each_with_its_pod(agents)
         names = sorted(target.name for target in targets)
         types = {target.instance_type for target in targets}
-        if not names or any(name in types and row.trays for name, row in instance_types().items()):
+        if not names or any(name in types and row.trays and row.gpus for name, row in instance_types().items()):
             self._undivided()
             return
         count = math.ceil(len(names) / MAX_NODES)
