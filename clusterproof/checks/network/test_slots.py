@@ -87,7 +87,7 @@ def _known_nics(node: Node) -> Iterator[tuple[str, PciDevice]]:
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:
     """Whether a link that could be better is no fault: it is as on most nodes, suspended, or an emulated port's."""
-    majority = majority_of(node, LINKS, _links, f"PCIe link of {nic.address}")
+    majority = majority_of(node, LINKS, _links, f"PCIe link of {nic.address}", None)
     is_emulated = (readings(nic, "port_width_max")[0].get("port_width_max") or 0) > MAX_LANES
     return nic.is_asleep or is_emulated or (majority is not None and majority.value == str(nic.link))
 

@@ -227,6 +227,14 @@ def test_a_network_device_unlike_the_others_is_named_beside_one_without_an_addre
     assert (result.verdict, words in result.message) == (INCOMPLETE, True), result.message
 
 
+def test_a_link_is_not_compared_with_nodes_that_have_no_device_at_that_address() -> None:
+    others = (node(f"n{number}", pci={"devices": [nic(1), nic(2)]}) for number in (1, 2, 3))
+    result = result_of(
+        "network.nic_link", node("n0", pci={"devices": [nic(3, 8, **WHOLE), nic(4, 8, **WHOLE)]}), *others
+    )
+    assert (result.verdict, " as on " in result.message) == (CONCERN, False), result.message
+
+
 @pytest.mark.parametrize(("duplicates", "says"), [(["fe80::1"], CONCERN), ([], NA)])
 def test_an_address_that_the_kernel_found_elsewhere_is_reported(duplicates: list[str], says: Verdict) -> None:
     naming = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
