@@ -162,6 +162,7 @@ REFUSED = [
     ('[versions]\npodman = "absent"', "the probe does not look at 'podman'"),
     (f'[versions]\nnccl = "{", ".join(f"!= 2.{minor}" for minor in range(40))}"', "expected at most 200 characters"),
     ('[modules]\nnvidai = "loaded"', "the probe does not look at 'nvidai' (did you mean nvidia?)"),
+    ('[modules]\nnvidia-uvm = "loaded"', "does not look at 'nvidia-uvm' (did you mean nvidia_uvm?)"),
     ('[modules]\nnvidia = "there"', "'there' is not a rule; expected loaded or installed or not loaded or absent"),
     ('[libraries]\n"libnccl.so" = "whole"', "does not look at 'libnccl.so' (did you mean libnccl.so.2?)"),
     ('[services]\nmunge = "active, on"', "munge: 'on' is not a rule; expected active or inactive"),

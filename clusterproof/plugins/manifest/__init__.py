@@ -202,7 +202,7 @@ def manifest_of(table: Table) -> dict[str, Any]:
     about.only("made_of", "made_on", "instance_type")
     return {
         "made_on": about.text("instance_type"),
-        "versions": _rows(table.table("versions"), COMPONENTS, _is_version_rule),
+        "versions": _rows(table.table("versions"), COMPONENTS, _is_version_rule, component),
         "modules": _rows(table.table("modules"), MODULES, _one_of(MODULE)),
         "libraries": _rows(table.table("libraries"), LIBRARIES, _one_of(LIBRARY)),
         "services": _rows(table.table("services"), SERVICES, _all_of(SERVICE)),
@@ -210,10 +210,12 @@ def manifest_of(table: Table) -> dict[str, Any]:
     }
 
 
-def _rows(table: Table, names: Collection[str], read: Callable[[str], object]) -> dict[str, str]:
-    """A table's rules by name; `names` are the valid names."""
+def _rows(
+    table: Table, names: Collection[str], read: Callable[[str], object], named: Callable[[str], str] = str
+) -> dict[str, str]:
+    """A table's rules by name; `names` are the valid names, as `named` spells them."""
     for name in table.values:
-        if name not in names and component(name) not in names:
+        if named(name) not in names:
             raise InventoryError(
                 f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, names)}; "
                 f"expected {', '.join(names)}"
