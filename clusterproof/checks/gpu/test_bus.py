@@ -28,6 +28,7 @@ pytestmark = [mark.gpu, mark.preflight, mark.ami, mark.hyperpod_node_debugger("G
 
 
 DRIVER = "nvidia"
+NO_GPU = "no NVIDIA GPU on the PCI bus"
 OF_EIGHT_GPUS = (0, 4, 6)  # NVSwitches of a board with eight: cards have none, Hopper boards four, Ampere boards six
 
 
@@ -85,8 +86,9 @@ def test_gpu_driver(node: Node) -> None:
         with part:  # that no driver holds it is another check's finding
             address = known(lambda: gpu.address[:20], "a GPU")  # noqa: B023 - called at once
             fail_if(gpu.driver not in ("", DRIVER), f"{gpu.driver[:40]} holds {address}; expected {DRIVER}")
-    if gpus or readings(node, "gpus_on_bus")[1]:
-        evaluate_nouveau(node, has_gpus=bool(gpus))
+    if not (gpus or readings(node, "gpus_on_bus")[1]):
+        not_applicable(NO_GPU)
+    evaluate_nouveau(node, has_gpus=bool(gpus))
 
 
 def evaluate_nouveau(node: Node, *, has_gpus: bool) -> None:
@@ -142,7 +144,7 @@ def gpus_of(node: Node) -> tuple[PciDevice, ...]:
     devices = each(node.pci_devices, lambda device: (device, device.is_nvidia_gpu))
     gpus = tuple(device for device, is_gpu in devices if is_gpu)
     if not gpus:
-        not_applicable("no NVIDIA GPU on the PCI bus")
+        not_applicable(NO_GPU)
     return gpus
 
 

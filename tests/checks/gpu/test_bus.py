@@ -245,11 +245,16 @@ def test_another_driver_of_gpus_is_named_whatever_the_bus_says(
     [
         (Collected(Status.TIMED_OUT), ["nvidia", "nouveau"], "concern: nouveau is loaded alongside nvidia"),
         (Collected(Status.TIMED_OUT), ["nouveau"], "pci"),  # of a node that may have no GPU
-        ({"devices": []}, ["nvidia", "nouveau"], "no NVIDIA GPU on the PCI bus"),
     ],
 )
-def test_nouveau_beside_nvidia_is_a_concern_unless_the_bus_shows_no_gpu(
+def test_nouveau_beside_nvidia_is_a_concern_where_the_bus_is_unread(
     pci: object, modules: list[str], message: str
 ) -> None:
     rdma = {"devices": [], "modules": modules, "uverbs": [], "nvidia_taint": ""}
     assert message in evaluated("gpu.gpu_driver", gpus=[GPU], pci=pci, rdma=rdma).message
+
+
+def test_no_driver_of_gpus_is_judged_on_a_node_without_them() -> None:
+    rdma = {"devices": [], "modules": ["nvidia", "nouveau"], "uverbs": [], "nvidia_taint": ""}
+    result = evaluated("gpu.gpu_driver", pci={"devices": []}, rdma=rdma)
+    assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "no NVIDIA GPU on the PCI bus")
