@@ -256,5 +256,5 @@ def test_nouveau_beside_nvidia_is_a_concern_where_the_bus_is_unread(
 
 def test_no_driver_of_gpus_is_judged_on_a_node_without_them() -> None:
     rdma = {"devices": [], "modules": ["nvidia", "nouveau"], "uverbs": [], "nvidia_taint": ""}
-    result = evaluated("gpu.gpu_driver", pci={"devices": []}, rdma=rdma)
+    result = evaluated("gpu.gpu_driver", gpus=[], pci={"devices": []}, rdma=rdma)
     assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "no NVIDIA GPU on the PCI bus")
