@@ -75,6 +75,16 @@ def test_what_an_earlier_run_left_in_the_folder_is_no_measurement_of_this_run(ru
     assert not (run.folder / "pairwise-2.jsonl").exists()
 
 
+def test_what_an_earlier_run_measured_in_the_folder_is_kept_though_this_one_measures_nothing(run: Run) -> None:
+    def lost(nodes: Any) -> Reading:
+        raise Unusable("the API server does not answer")
+
+    run(Launched())
+    before = (run.folder / "pairwise.jsonl").read_bytes()
+    assert run(Launched(lost)).why_not == "nothing could be measured between nodes: the API server does not answer"
+    assert (run.folder / "pairwise.jsonl.before").read_bytes() == before
+
+
 def test_a_node_that_is_gone_when_a_run_goes_on_is_in_no_group(run: Run) -> None:
     run(Launched(), groups="")
     launched = Launched()

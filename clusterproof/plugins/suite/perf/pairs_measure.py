@@ -39,7 +39,7 @@ from clusterproof.plugins.suite.perf.pairs_options import (
     begun_before,
     journals_of,
     read_or_refuse,
-    remove_earlier,
+    set_aside,
 )
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
@@ -82,7 +82,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
         path = setup.folder / file_name(number)
         try:
             if not campaigns:
-                remove_earlier(setup.folder, options.resume)
+                set_aside(setup.folder, options.resume)
             begun_as = Campaign(journal, figures, cluster.catalog)
             campaigns.append(replace(begun_as, journal=_driven(begun_as, path, options, setup, nodes)))
         except Unusable as problem:

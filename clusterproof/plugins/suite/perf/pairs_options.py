@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.pairs import Pair
     from clusterproof.plugins.options.parsed import Options
 
+EARLIER = ".before"  # ends the names of measurements that another run of the same folder had
+
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
@@ -108,12 +110,12 @@ def journals_of(path: Path) -> list[Path]:
     return sorted(path.glob(PAIRWISE_FILES)) if path.is_dir() else [path] if path.exists() else []
 
 
-def remove_earlier(folder: Path, resumed: Path | None) -> None:
-    """Remove the measurements of an earlier run in the folder that this one does not continue. Raises OSError."""
+def set_aside(folder: Path, resumed: Path | None) -> None:
+    """Rename measurements of an earlier run in the folder that this one does not continue. Raises OSError."""
     continued = {file.resolve() for file in journals_of(resumed)} if resumed else set()
     for file in journals_of(folder):
         if file.resolve() not in continued:
-            file.unlink()
+            file.replace(f"{file}{EARLIER}")
 
 
 def read_or_refuse(path: Path) -> Journal:
