@@ -68,7 +68,10 @@ def instructions(code: CodeType) -> list[Any]:
 
 
 class Untyped(ast.NodeTransformer):
-    """Turns `name: type = value` into its effect, except in classes, where it may do more."""
+    """Turns `name: type = value` into its effect, except in classes, where it may do more; leaves out type checking."""
+
+    def visit_If(self, node: ast.If) -> ast.stmt | None:
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         node.body = [line if isinstance(line, ast.AnnAssign) else self.visit(line) for line in node.body]
@@ -87,10 +90,10 @@ def for_the_machine(source: str) -> ast.Module:
             block.annotation = None
         if isinstance(block, ast.FunctionDef):
             block.returns = None
-        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)) and len(block.body) > 1:
+        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             first = block.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                del block.body[0]
+                block.body[:1] = [] if len(block.body) > 1 else [ast.Pass()]
     used = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
     tree.body = [line for line in tree.body if not imports_idly(line, used)]
     return tree
@@ -108,6 +111,20 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
         'def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n'
     )
     assert payload.source_of(file) == 'def è(ä="ü",*b,c=[1],**d):return{ä:b}\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "short"),
+    [
+        ('class A(Exception):\n    """Why."""\n', "class A(Exception):\n pass\n"),
+        ('def f(b):\n    """One.\n\n    Two.\n    """\n', "def f(b):\n pass\n\n\n\n"),
+        ('def f(b): """One."""\n', 'def f(b):"""One."""\n'),
+        ("if TYPE_CHECKING:\n    import json\nb = 1\n", "\n\nb=1\n"),
+        ("if TYPE_CHECKING:\n    b = 2\nelse:\n    b = 1\n", "if TYPE_CHECKING:\n b=2\nelse:\n b=1\n"),
+    ],
+)
+def test_a_line_that_does_nothing_is_left_out_and_the_others_keep_their_numbers(source: str, short: str) -> None:
+    assert minify.minified(source) == short
 
 
 def test_names_that_only_a_function_has_are_short() -> None:

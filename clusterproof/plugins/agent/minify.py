@@ -17,6 +17,7 @@ from string import ascii_lowercase
 
 DEFINED = re.compile(r"(?:@.*\n)*(?:def|class) +(\w+)|(\w+) *=(?!=)|(?:from [\w.]+ )?import +([\w*]+)")
 CALLED = re.compile(r"\w+\(")
+INDENTATION = re.compile(r"\s*")
 COMMENTS = re.compile(r"^#.*\n", re.MULTILINE)
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
@@ -29,12 +30,16 @@ def minified(source: str) -> str:
     Invalid Python is returned unchanged: its collector will report the error.
     """
     try:
-        dropped = _docstring_lines(source)
+        idle = dict(_idle_lines(source))
         bare = _without_idle_imports(_without_types(_without_comments(source)))
         lines = _without_spaces(_with_short_names(bare)).splitlines(keepends=True)
     except (SyntaxError, tokenize.TokenError):
         return source
-    return "".join("\n" if number in dropped else line for number, line in enumerate(lines, 1))
+    return "".join(_shortened(line, idle.get(number)) for number, line in enumerate(lines, 1))
+
+
+def _shortened(line: str, statement: str | None) -> str:
+    return line if statement is None else f"{INDENTATION.match(line)[0]}{statement}".rstrip() + "\n"  # type: ignore[index] # always matches
 
 
 def _without_idle_imports(source: str) -> str:
@@ -183,14 +188,24 @@ def _are_words(*characters: str) -> bool:
     return all(character.isalnum() or character in "_." for character in characters)
 
 
-def _docstring_lines(source: str) -> set[int]:
-    dropped: set[int] = set()
-    for block in ast.walk(ast.parse(source)):
-        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)) and len(block.body) > 1:
-            first = block.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                dropped.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    return dropped
+def _idle_lines(source: str) -> Iterator[tuple[int, str]]:
+    """The number of each line that does nothing when run, and what takes its place: `pass`, or nothing."""
+    lines = source.encode().splitlines()  # AST columns count bytes
+    module = ast.parse(source)
+    for block in ast.walk(module):
+        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            first = block.body[0] if block.body else None
+            is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            if first and is_docstring and not lines[first.lineno - 1][: first.col_offset].strip():
+                yield from _numbered(first)
+                yield first.lineno, "" if len(block.body) > 1 else "pass"
+    for block in module.body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING" and not block.orelse:
+            yield from _numbered(block)
+
+
+def _numbered(statement: ast.stmt) -> Iterator[tuple[int, str]]:
+    return ((number, "") for number in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
 
 
 def pynvml_source() -> str:

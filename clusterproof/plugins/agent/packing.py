@@ -12,6 +12,7 @@ QUOTED = "/bin/sh -c '"  # how a command that is a script in single quotes begin
 LEFT_OUT = tuple(map(ord, "$&'<\\`{"))
 ALPHABET = bytes(code for code in range(ord("#"), 127) if code not in LEFT_OUT)
 DIGITS = bytes.maketrans(ALPHABET, bytes(range(85)))
+FOR_TEXT = {"id": lzma.FILTER_LZMA2, "pb": 0}  # bytes of text have no alignment; padded to a multiple of four bytes
 PLACES = tuple(85**exponent for exponent in (4, 3, 2, 1, 0))
 
 # Unpacks on a node, using `lzma` and `struct`: Python without quotes, because it is inside a shell's quotes.
@@ -33,7 +34,7 @@ def script_of(command: str) -> str:
 
 def packed(text: str) -> str:
     """Pack a program."""
-    compressed = lzma.compress(text.encode())  # padded to a multiple of four bytes
+    compressed = lzma.compress(text.encode(), check=lzma.CHECK_CRC32, filters=[FOR_TEXT])
     numbers = struct.unpack(f">{len(compressed) // 4}I", compressed)
     return bytes(ALPHABET[word // power % 85] for word in numbers for power in PLACES).decode()
 
