@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from zstandard import ZstdDecompressor
 
 from clusterproof.plugins.case.clocks import Clock, dated
+from clusterproof.plugins.watch.recording import NodeRecording
+from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate
 from tests.case.files import BROKEN_GPU, STEPS, XID_79, case_of
 
 XID = XID_79.partition(" ")[2].strip()
@@ -179,3 +182,65 @@ def test_a_node_that_its_own_log_fails_is_not_kept_whatever_ended_the_job(line: 
     raised = STEPS + "2026-03-01 08:00:00,000 KeyError: 'a'\n"
     case = case_of(tmp_path, {"sacct.txt": BROKEN_GPU["sacct.txt"], "rank_0.log": raised, "gpu002-dmesg.txt": log})
     assert (case.verdict.cause, case.advice.nodes["gpu002"], case.advice.exclude) == ("code", due, ())
+
+
+def recorded(folder: Path, *messages: tuple[float, str], node: str = "gpu003", boot: str = "b1") -> None:
+    """A watch's recording of these messages, at seconds before or after 08:00."""
+    folder.mkdir(exist_ok=True)
+    recording = NodeRecording(folder, node, 10.0)
+    recording.learn(Hello(boot, 1_772_352_000.0, 5000.0))
+    recording.write(LogUpdate(5600.0, tuple(LogLine(9, 5000.0 + at, text) for at, text in messages)), 1_772_352_600.0)
+    recording.close()
+
+
+REBOOTED = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}
+
+
+def test_what_a_watch_recorded_of_a_node_is_evidence_after_its_reboot(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, XID))
+    case = case_of(tmp_path, REBOOTED)
+    assert (case.verdict.nodes, case.verdict.standing) == (("gpu003",), "established")
+    (fact,) = case.collected.facts
+    assert fact.when.begins == 1_772_352_001.0
+    assert "1 recording of a watch" in case.collected.read
+    assert "no kernel log of gpu001, gpu002, gpu004" in case.collected.missing
+
+
+def test_a_watch_that_recorded_nothing_keeps_no_node(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"), node="gpu001")
+    case = case_of(tmp_path, REBOOTED)
+    assert case.advice.nodes["gpu001"] == "not known"
+    assert "kernel logs of gpu001, but for what a watch recorded" in case.collected.missing
+
+
+def test_a_log_that_was_read_whole_keeps_its_node_beside_a_recording(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, XID), node="gpu099")
+    recorded(tmp_path, (1.0, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"), node="gpu001")
+    log = "2026-03-01T06:00:00,000000+00:00 Linux version 6.1.0 (x)\n2026-03-01T08:30:00,000000+00:00 usb 1-1: new\n"
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu001-dmesg.txt": log})
+    assert case.advice.nodes["gpu001"] == "keep"
+    assert "gpu099" not in case.advice.nodes
+
+
+def test_a_recording_that_another_user_may_write_is_none(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, XID))
+    (tmp_path / "gpu003.samples.jsonl.zst").chmod(0o666)
+    case = case_of(tmp_path, REBOOTED)
+    assert case.verdict.nodes == ()
+    assert any("gpu003.samples.jsonl.zst: no evidence against a node" in words for words in case.collected.missing)
+
+
+def test_a_message_with_a_line_break_is_one_line(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, f"python[12]: segfault\n2026-03-01T08:00:01,000000+00:00 {XID}"))
+    assert case_of(tmp_path, REBOOTED).verdict.nodes == ()
+
+
+def test_what_is_cut_off_a_recording_is_named_and_the_rest_counts(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, XID))
+    packed = tmp_path / "gpu003.samples.jsonl.zst"
+    with packed.open("rb") as file:
+        text = ZstdDecompressor().stream_reader(file, read_across_frames=True).read().decode()
+    packed.unlink()
+    case = case_of(tmp_path, {**REBOOTED, "gpu003.samples.jsonl": f'{text}{{"event": {{"ti'})
+    assert case.verdict.nodes == ("gpu003",)
+    assert any("gpu003.samples.jsonl: lines of it" in words for words in case.collected.missing)

@@ -47,6 +47,7 @@ class CaseBuilder:
     ranks: set[int] = field(default_factory=set)  # with output of their own
     nodes_with_log: list[str] = field(default_factory=list)
     nodes_in_part: list[str] = field(default_factory=list)  # whose log was not read whole
+    nodes_watched: dict[str, None] = field(default_factory=dict)  # of whose kernel log a watch recorded lines
     logs_begin: dict[str, LogBegin] = field(default_factory=dict)  # -inf if a node's log does not show it
     nodes_checked: dict[str, None] = field(default_factory=dict)
     nodes_of_pods: dict[str, str] = field(default_factory=dict)  # in Kubernetes, with a domain
@@ -136,7 +137,10 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     others = {*of_ranks.values(), *(event.node for event in events)}.difference(nodes, [""]) if nodes else ()
     if others:
         builder.lack(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
-    _not_there(builder, nodes)
+    watched = [
+        node for node in builder.nodes_watched if node not in builder.nodes_with_log and (not nodes or node in nodes)
+    ]
+    _not_there(builder, nodes, watched)
     if left_out := builder.dumps_left_out:
         builder.lack(f"other dumps of {rank_names(sorted(left_out))} are left out: {listed(left_out.values())}")
     known = frozenset((*nodes, *builder.nodes_with_log))
@@ -155,8 +159,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
         pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
-        nodes_with_log=tuple(dict.fromkeys(builder.nodes_with_log)),
-        nodes_in_part=tuple(dict.fromkeys(builder.nodes_in_part)),
+        nodes_with_log=tuple(dict.fromkeys((*builder.nodes_with_log, *watched))),
+        nodes_in_part=tuple(dict.fromkeys((*builder.nodes_in_part, *watched))),
         logs_begin={node: clocks.corrected_begin(of, offsets.get(node)) for node, of in builder.logs_begin.items()},
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
@@ -262,11 +266,13 @@ def _merged(jobs: Iterable[Job]) -> Job:
     return whole
 
 
-def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> None:
+def _not_there(builder: CaseBuilder, nodes: Iterable[str], watched: Sequence[str]) -> None:
     """Add what a case needs but nobody left."""
-    with_log = frozenset(builder.nodes_with_log)
+    with_log = {*builder.nodes_with_log, *watched}
     without = [node for node in nodes if node not in with_log]
-    if not builder.nodes_with_log:
+    if watched:
+        builder.lack(f"kernel logs of {listed(watched)}, but for what a watch recorded", MissingKind.LOGS_OF_SOME)
+    if not with_log:
         how = "without it no hardware is blamed (journalctl -k -o short-iso-precise)"
         builder.lack(f"no kernel log of any node: {how}", MissingKind.LOGS)
     elif without:

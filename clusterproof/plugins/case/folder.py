@@ -23,6 +23,7 @@ from clusterproof.plugins.case import (
     pods,
     results,
     scheduler,
+    watched,
 )
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.clocks import Clock
@@ -169,7 +170,10 @@ class Reader:
         if self.is_cut and not results.is_of(text or ""):
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
             self.builder.lack(f"{name}: all between {kept_parts}")
-        if text is None:
+        if watched.node_of(path):
+            self.of_run.append(name)  # its samples
+            watched.read(RunFile(path, self.folder), name, self.builder, self.doubt)
+        elif text is None:
             self._dump(path, name)
         elif self._evidence(path, name, text):
             return

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from clusterproof.plugins.captures import prefix
-from clusterproof.plugins.case import label, node_log, one_line
+from clusterproof.plugins.case import label, node_log, one_line, watched
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.core.message import number_of
@@ -18,8 +18,8 @@ _BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-
 
 
 def node_of(path: Path, root: Path) -> str:
-    """The node of a kernel log, from its own name or its folder's; empty for other files."""
-    return label(_node_named(path, root)) if KERNEL_LOG.search(path.name) else ""
+    """The node of a kernel log or a recording, from its own name or its folder's; empty for other files."""
+    return watched.node_of(path) or (label(_node_named(path, root)) if KERNEL_LOG.search(path.name) else "")
 
 
 def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock, *, is_cut: bool = False) -> None:

@@ -22,6 +22,7 @@ from clusterproof.plugins.training_run.rank_processes import SOURCE, RankLook
 SCHEMA = 1
 HEADER = "clusterproof.samples"  # the key by which the line is known; its value is the schema
 SUFFIX = ".samples.jsonl.zst"
+KERNEL_LOG = "kernel"  # the source of an event that is a line of the kernel log
 STEPS_FILE = "steps.jsonl"
 MAX_COLUMNS, MAX_GPUS = 4_096, 128
 

@@ -17,6 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import recording_file
 from clusterproof.plugins.training_run.sample_columns import (
     GPU_COLUMNS,
+    KERNEL_LOG,
     SUFFIX,
     Header,
     SampledGpu,
@@ -138,7 +139,7 @@ class NodeRecording:
             self._begin(wall_s)
             for line in update.lines:
                 more = f" (and {line.left_out} lines like it before)" if line.left_out else ""
-                self._opened().event(max(0.0, line.seconds - self._hello.up), "kernel", f"{line.text}{more}")
+                self._opened().event(max(0.0, line.seconds - self._hello.up), KERNEL_LOG, f"{line.text}{more}")
 
     def close(self) -> None:
         """Write what is left. Raises OSError."""
