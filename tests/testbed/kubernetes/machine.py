@@ -6,11 +6,13 @@ Pods share this machine's network, so no CNI is needed; its address is set as a 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from tests.testbed.kubernetes.processes import Running, running, started_again, 
 from tests.transport.loopback import free_port
 
 CGROUPS = Path("/sys/fs/cgroup")
+DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
+LOCK = Path(tempfile.gettempdir(), "clusterproof-kubelet.lock")
 MAX_PODS = 4
 SANDBOX = "localhost/clusterproof/pause:1"
 KUBE_PROXY = "registry.k8s.io/kube-proxy:v1.34.4"
@@ -90,7 +94,8 @@ class Machine:
         try:
             yield
         finally:
-            self.kubelet = started_again(self.kubelet, self.kubelet_words)
+            stopped = self.kubelet
+            self.kubelet = _listening(lambda: started_again(stopped, self.kubelet_words))
             wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
 
     @contextlib.contextmanager
@@ -112,7 +117,8 @@ class Machine:
         states = [self.folder / "kubelet" / f"{kind}_manager_state" for kind in ("cpu", "memory")]
         for state in states:
             state.unlink(missing_ok=True)
-        self.kubelet = started_again(self.kubelet, command)
+        stopped = self.kubelet
+        self.kubelet = _listening(lambda: started_again(stopped, command))
         wait_until(lambda: all(state.exists() for state in states), "keeping its state", self.kubelet)
         wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
         return self.kubelet.process.pid
@@ -154,12 +160,34 @@ def machine(
         imported = _ctr(folder, "images", "import", str(folder / "images.tar"))
         assert imported.returncode == 0, imported.stderr
         stack.callback(_end_containers, folder)
-        node.kubelet = stack.enter_context(running(folder / "kubelet.log", command))
+        kubelet = running(folder / "kubelet.log", command)
+        node.kubelet = _listening(lambda: stack.enter_context(kubelet))
         stack.callback(lambda: node.kubelet and node.kubelet.stop())  # the one running by then
         wait_until(lambda: node.ready() == "True", "ready", node.kubelet)
         node.set_address(address)
         wait_until(lambda: KUBE_PROXY in node.images(), "listing its images", node.kubelet)
         yield node
+
+
+def _listening(start: Callable[[], Running]) -> Running:
+    """Start a kubelet and wait until it listens for device plugins.
+
+    All kubelets of a machine use one path for that: each removes it and then binds it, so they start one by one.
+    """
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = _bound()
+        kubelet = start()
+        wait_until(lambda: _bound() not in (before, None), "listening for device plugins", kubelet)
+    return kubelet
+
+
+def _bound() -> tuple[int, int] | None:
+    try:
+        status = DEVICE_PLUGINS.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
 
 
 def cgroup_of(port: int) -> str:
