@@ -23,13 +23,13 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 ACTIVE, NO_GID, UNSET, GID = "ACTIVE", "none", "not set", "RoCE v2 GID index"
 ANY_CARD = ("", "")  # of a port whose model or rate is unknown
 IN_GROUP = "settings of RoCE ports"
-SETTINGS: Mapping[str, Callable[[RocePort], str]] = {
+SETTINGS: Mapping[str, Callable[[RocePort], str | None]] = {  # empty if not set, None in older recordings
     GID: lambda port: port.gid_v2,
     "ECN notification": lambda port: port.notifies,
     "ECN reaction": lambda port: port.reacts,
     "traffic class": lambda port: port.traffic_class,
-    "PFC": lambda port: port.pfc or "",
-    "trust": lambda port: port.trust,
+    "PFC": lambda port: port.pfc,
+    "trust": lambda port: None if port.dscp is None else port.trust,
 }
 
 
@@ -131,6 +131,8 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
     for port in ports:
         with part:
             value, label = SETTINGS[what](port), port.label
+            if value is None:
+                continue
             kind = known(lambda: (port.model, port.rate), ANY_CARD)  # noqa: B023 - at once
             kinds.setdefault(kind, {})[f"{what} of {label}"] = value
     odd: list[str] = []
@@ -160,7 +162,7 @@ def active_ports(node: Node) -> list[RocePort]:
 def of_ports(node: Node) -> Values:
     """Each setting of each port; None if it is unknown."""
     return {
-        f"{what} of {label}": value or UNSET
+        f"{what} of {label}": UNSET if value == "" else value
         for what, read in SETTINGS.items()
         for label, value in each(active_ports(node), lambda port: (port.label, read(port)))  # noqa: B023 - at once
     }

@@ -19,6 +19,16 @@ PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLI
 CHECK = "network.roce_settings"
 
 
+def test_a_node_of_an_earlier_version_that_did_not_read_pfc_is_compared_without_it() -> None:
+    unread = {"pfc": None, "dscp": None}
+    others = [host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)]
+    result = result_of(CHECK, host(port(0, **unread), port(1, **unread)), *others)
+    assert result.verdict is PASS, result.message
+    expect(
+        result_of(CHECK, host(port(0), port(1), port(2, **unread, reacts="0" * 8))), CONCERN, "ECN reaction of mlx5_2"
+    )
+
+
 STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 8, "gids": []}
 
 
