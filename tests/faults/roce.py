@@ -1,25 +1,29 @@
-"""RoCE: GIDs, ECN and traffic class of ports."""
+"""RoCE: GIDs, ECN, traffic class, PFC and trust of ports."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
 from tests.faults.fault import CONCERN, Fault
 from tests.faults.infiniband import BUSES, infiniband, port
-from tests.testbed.image import Link, NodeImage
+from tests.testbed.dcb import BY_DEFAULT, BY_DSCP, priorities
+from tests.testbed.image import Content, Link, NodeImage
 from tests.testbed.node import with_file
 from tests.testbed.sysfs import Tree
 
 ROCE = "network.roce_settings"
 PORTS = range(len(BUSES))
+PFC = "00010000"
 MAPPED = "0000:0000:0000:0000:0000:ffff:0a01:{:04x}\n"
 
 
 def roce() -> NodeImage:
-    """A node without GPUs and with four RoCE ports: IPv4 addresses, ECN on, one traffic class."""
+    """A node without GPUs and with four RoCE ports: addresses, ECN on, one traffic class, PFC for its priority."""
     image = infiniband()
     tree: Tree = {}
+    files: dict[str, Content] = {}
     for number in PORTS:
         link = image.sys[f"class/infiniband/mlx5_{number}"]
         assert isinstance(link, Link)
@@ -35,9 +39,18 @@ def roce() -> NodeImage:
                 f"{here}/ports/1/gid_attrs/types/{index}": f"{kind}\n",
                 f"{here}/ports/1/gid_attrs/ndevs/{index}": f"ens{number + 1}np0\n",
             }
+        files |= priorities(f"ens{number + 1}np0", PFC)
         for side in ("np", "rp"):
             tree |= {f"{interface}/ecn/roce_{side}/enable/{priority}": "1\n" for priority in range(8)}
-    return replace(image, sys=image.sys | tree)
+    return replace(image, sys=image.sys | tree, files=image.files | files)
+
+
+def with_priorities(
+    image: NodeImage, ports: Iterable[int], pfc: str = PFC, entries: tuple[tuple[int, int, int], ...] = BY_DEFAULT
+) -> NodeImage:
+    """These ports have PFC for other priorities, or give other priorities to a DSCP."""
+    answers = [priorities(f"ens{number + 1}np0", pfc, entries) for number in ports]
+    return replace(image, files=reduce(lambda files, answer: files | answer, answers, image.files))
 
 
 def on_all(image: NodeImage, file: str, text: str) -> NodeImage:
@@ -83,6 +96,34 @@ FAULTS = (
         lambda image: on_all(image, "tc/1/traffic_class", "0\n"),
         {ROCE: CONCERN},
         "traffic class of mlx5_0 port 1 0",
+        base=roce,
+    ),
+    Fault(
+        "a RoCE port without PFC",
+        lambda image: with_priorities(image, [2], pfc="00000000"),
+        {ROCE: CONCERN},
+        "PFC of mlx5_2 port 1 is 00000000; expected 00010000, like 3 of 4 such ports",
+        base=roce,
+    ),
+    Fault(
+        "RoCE ports with PFC for another priority than that of their packets",
+        lambda image: with_priorities(image, PORTS, pfc="00000100"),
+        {ROCE: CONCERN},
+        "RoCE packets have priority 3, by traffic class 106, and PFC is 00000100; expected PFC for priority 3",
+        base=roce,
+    ),
+    Fault(
+        "a RoCE port that takes the priority of packets from their VLAN tags",
+        lambda image: with_priorities(image, [1], entries=()),
+        {ROCE: CONCERN},
+        "trust of mlx5_1 port 1 is PCP; expected DSCP, like 3 of 4 such ports",
+        base=roce,
+    ),
+    Fault(
+        "a RoCE port with another priority for a DSCP than the others",
+        lambda image: with_priorities(image, [1], entries=((BY_DSCP, 0, 26), *BY_DEFAULT[:26], *BY_DEFAULT[27:])),
+        {ROCE: CONCERN},
+        "mlx5_1 port 1: RoCE packets have priority 0, by traffic class 106, and PFC is 00010000; expected PFC for",
         base=roce,
     ),
 )

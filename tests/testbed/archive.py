@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.testbed.base import MACHINE, hidden, python, system
 from tests.testbed.compiled import LIBRARIES
+from tests.testbed.dcb import dcb_files
 from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Link, NodeImage, Service
 from tests.testbed.ioctls import ioctl_files
 from tests.testbed.memlock import ROWS, limits_files, limits_row
@@ -109,6 +110,7 @@ def _generated(image: NodeImage) -> dict[str, Content]:
     files |= limits_files({**image.limits, "memlock": image.memlock})
     files |= mountinfo_files(image.mounted, image.files | files)
     files |= ioctl_files(image.files | files)
+    files |= dcb_files(image.files | files)
     files[LIBRARY_PATH] = ABSENT if image.nvml is None else fake_nvml()
     if image.nvml is not None:
         files[VALUES_PATH] = image.nvml
