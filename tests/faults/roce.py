@@ -126,4 +126,18 @@ FAULTS = (
         "mlx5_1 port 1: RoCE packets have priority 0, by traffic class 106, and PFC is 00010000; expected PFC for",
         base=roce,
     ),
+    Fault(
+        "NCCL told to use a traffic class whose priority has no PFC",
+        lambda image: with_file(on_all(image, "tc/1/traffic_class", "0\n"), "/etc/nccl.conf", "NCCL_IB_TC=184\n"),
+        {ROCE: CONCERN, "network.transport_plan": CONCERN},
+        "RoCE packets have priority 5, by NCCL_IB_TC=184 (/etc/nccl.conf line 1), and PFC is 00010000; expected PFC",
+        base=roce,
+    ),
+    Fault(
+        "NCCL told to use an address of RoCE that is not there",
+        lambda image: with_file(image, "/etc/nccl.conf", "NCCL_IB_GID_INDEX=3\n"),
+        {ROCE: CONCERN, "network.transport_plan": CONCERN},
+        "NCCL_IB_GID_INDEX=3 (/etc/nccl.conf line 1) is the index of no RoCE v2 address of mlx5_0 port 1, mlx5_1 port",
+        base=roce,
+    ),
 )

@@ -80,6 +80,63 @@ def test_what_all_ports_of_all_nodes_have_is_judged_by_itself(settings: dict[str
     assert result.message.startswith(start if message else "")
 
 
+def for_jobs(*assigned: tuple[str, str], conditional: bool = False) -> dict[str, Any]:
+    """/etc/nccl.conf with these variables."""
+    return {
+        "variables": [
+            {"name": name, "value": value, "file": "/etc/nccl.conf", "line": line, "conditional": conditional}
+            for line, (name, value) in enumerate(assigned, 1)
+        ],
+        "unread": {},
+    }
+
+
+OF_3 = {"traffic_class": "0", "pfc": "00010000"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "assigned", "message"),
+    [
+        (OF_3, [("NCCL_IB_TC", "106")], ""),
+        (OF_3, [("NCCL_IB_TC", "184")], "have priority 5, by NCCL_IB_TC=184 (/etc/nccl.conf line 1), and PFC is 000"),
+        (OF_3, [("NCCL_IB_TC", "0xb8")], "have priority 5, by NCCL_IB_TC=0xb8 (/etc/nccl.conf line 1), and PFC is"),
+        ({**OF_3, "traffic_class": "Global tclass=106"}, [("NCCL_IB_TC", "184")], ""),  # which the port replaces
+        (OF_3, [("NCCL_IB_TC", "184"), ("NCCL_IB_TC", "106")], ""),  # the last line counts
+        (OF_3, [("NCCL_IB_TC", "3")], ""),  # DSCP 0, as without it
+        ({**OF_3, "dscp": ""}, [("NCCL_IB_TC", "184")], ""),  # VLAN tags decide
+        ({}, [("NCCL_IB_GID_INDEX", "3")], ""),
+        ({}, [("NCCL_IB_GID_INDEX", "-1")], ""),
+        (
+            {},
+            [("NCCL_IB_GID_INDEX", "5")],
+            "NCCL_IB_GID_INDEX=5 (/etc/nccl.conf line 1) is the index of no RoCE v2 address of mlx5_0 port 1, mlx5_1 ",
+        ),
+        ({"gids": []}, [("NCCL_IB_GID_INDEX", "5")], "none of 4 ports ("),
+    ],
+)
+def test_what_files_set_for_jobs_must_suit_the_ports(
+    settings: dict[str, Any], assigned: list[tuple[str, str]], message: str
+) -> None:
+    ports = [port(number, **settings) for number in range(4)]
+    storage = port(8, **{**STORAGE, "pfc": "00000001"}, traffic_class="0")
+    here = node("gpu001", boot=boot(), roce={"ports": [*ports, storage]}, environment=for_jobs(*assigned))
+    result = result_of(CHECK, here)
+    expect(result, CONCERN if message else PASS, message)
+    assert "mlx5_8" not in result.message
+    sometimes = for_jobs(*assigned, conditional=True)
+    here = node("gpu001", boot=boot(), roce={"ports": [*ports, storage]}, environment=sometimes)
+    assert "NCCL" not in result_of(CHECK, here).message.replace("so that NCCL starts", "")
+
+
+@pytest.mark.parametrize(("chosen", "named"), [("mlx5_0,mlx5_1", False), ("^mlx5_0,mlx5_1", True), ("mlx5", True)])
+def test_only_ports_that_jobs_are_told_to_use_must_suit_their_variables(chosen: str, named: bool) -> None:
+    ports = [*(port(number) for number in (0, 1)), port(2, gids=[{"index": 7, "type": "RoCE v2", "kind": "ipv4"}])]
+    variables = for_jobs(("NCCL_IB_HCA", chosen), ("NCCL_IB_GID_INDEX", "3"))
+    result = result_of(CHECK, node("gpu001", boot=boot(), roce={"ports": ports}, environment=variables))
+    seen = "NCCL_IB_GID_INDEX=3 (/etc/nccl.conf line 2) is the index of no RoCE v2 address of mlx5_2 port 1; expected 7"
+    assert (seen in result.message) is named, result.message
+
+
 def test_a_node_is_compared_with_the_others() -> None:
     others = [host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)]
     own = host(port(0, reacts="0" * 8), port(1, reacts="0" * 8))

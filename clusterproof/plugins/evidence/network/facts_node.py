@@ -261,13 +261,20 @@ class RocePort(Reported):
         return str(best[0].index) if best else "none"
 
     @property
-    def priority(self) -> int | None:
-        """The priority of all RoCE packets, set by the port's traffic class: 106, or `Global tclass=106`.
+    def given_class(self) -> int:
+        """The traffic class that the port gives all RoCE packets: 106, or `Global tclass=106`; 0 if none.
 
-        None if programs or VLAN tags choose it, or the driver does not show it. Raises Incomplete.
+        Raises Incomplete.
         """
         given = _TRAFFIC_CLASS.search(self.traffic_class)
-        dscp = int(given[0]) >> 2 if given else 0
+        return int(given[0]) if given else 0
+
+    def priority_of(self, traffic_class: int) -> int | None:
+        """The priority of packets in a traffic class with a DSCP; None if VLAN tags choose it, or it is not shown.
+
+        Raises Incomplete.
+        """
+        dscp = traffic_class >> 2
         priority = (self.dscp or "")[dscp : dscp + 1]
         return int(priority) if dscp and priority.isdecimal() else None
 
