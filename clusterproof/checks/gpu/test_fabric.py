@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
@@ -26,6 +25,7 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     clique,
     clique_of,
     is_of_a_rack,
+    most_common,
 )
 from clusterproof.plugins.evidence.group import describe, differences
 from clusterproof.plugins.evidence.host.facts_node import service_state
@@ -83,11 +83,11 @@ def test_fabric_uniform(node: Node) -> None:
             cliques[gpu.label] = clique(fabric_of(gpu, node))
     if not cliques:
         return
-    most_common = Counter(cliques.values()).most_common(1)[0][0]
-    named = ", ".join(f"{label} in {where}" for label, where in cliques.items() if where != most_common)
-    fail_if(named, f"{named}; expected {most_common}, like the others")
+    due = most_common(list(cliques.values()))
+    named = ", ".join(f"{label} in {where}" for label, where in cliques.items() if where != due)
+    fail_if(named, f"{named}; expected {due}, like the others")
     if is_of_a_rack(node):
-        fail_if(most_common.endswith(NO_CLUSTER), f"the GPUs are in {most_common}; expected the cluster of their rack")
+        fail_if(due.endswith(NO_CLUSTER), f"the GPUs are in {due}; expected the cluster of their rack")
         with part:
             deviations = differences(node, FABRIC, clique_of)
             is_alone = deviations and node.run.counts(FABRIC, clique_of)[FABRIC][deviations[0].own] == 1

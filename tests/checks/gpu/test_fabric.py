@@ -84,6 +84,14 @@ def test_a_tray_of_a_rack_is_in_the_cluster_of_a_rack() -> None:
     assert "; expected the cluster of their rack" in evaluated("fabric_uniform", *[nowhere] * 4).message
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_gpus_of_a_tray_that_are_in_no_cluster_are_named_and_not_the_one_that_is(lost: int) -> None:
+    nowhere = {**RACK, "fabric": {**FABRIC, "clique": 0}}
+    result = evaluated("fabric_uniform", *[nowhere] * lost, *[RACK] * (4 - lost))
+    expect(result, FAIL, f"GPU {lost - 1} in clique 0 of cluster {'0' * 32}; expected clique 1 of cluster {'0' * 31}1")
+    assert f"GPU {lost} in" not in result.message
+
+
 def test_a_tray_that_is_alone_in_a_clique_differs_from_the_others() -> None:
     trays = [node(f"tray{n}", boot=boot(), nvml=nvml(*[gpu(at, **RACK) for at in range(4)])) for n in range(4)]
     strange = {**RACK, "fabric": {**OF_RACK, "clique": 7}}

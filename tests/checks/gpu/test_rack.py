@@ -92,6 +92,18 @@ def test_a_gpu_whose_place_is_unknown_leaves_the_others_of_its_tray_in_their_rac
         assert evaluated(check, others[0], own, *others[1:], expect={"trays": 18}).verdict is PASS
 
 
+def test_a_tray_is_in_the_cluster_of_its_only_gpu_that_is_in_one() -> None:
+    own, *others = rack()
+    nvml: Any = own.collectors["nvml"]
+    nowhere = {"state": 2, "status": 0, "health_mask": 0, "health_summary": 0, "clique": 0, "cluster_uuid": "0" * 32}
+    gpus = [{**gpu, "fabric": nowhere} for gpu in nvml.value["gpus"][:3]]
+    own = replace(
+        own, collectors={**own.collectors, "nvml": replace(nvml, value={"gpus": [*gpus, nvml.value["gpus"][3]]})}
+    )
+    assert evaluated("rack_trays", own, *others, expect={"trays": 18}).verdict is PASS
+    assert evaluated("rack_trays", others[0], own, *others[1:], expect={"trays": 18}).verdict is PASS
+
+
 def test_a_tray_whose_gpus_have_not_registered_yet_is_missing_in_its_rack() -> None:
     own, *others = rack()
     absent = tray(17, fabric=IN_PROGRESS)

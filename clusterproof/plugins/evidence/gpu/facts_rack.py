@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from clusterproof.plugins.core.record import record
@@ -200,4 +200,10 @@ def _most(node: Node, name_of: Callable[[Fabric], str]) -> str | None:
             unread.append(why)
     if not names:
         require(why for why in unread if isinstance(why, Incomplete))
-    return max(names, key=names.count) if names else None
+    return most_common(names) if names else None
+
+
+def most_common(places: Sequence[str]) -> str:
+    """Where most GPUs are: those in no cluster count only if none is in any."""
+    known = [place for place in places if not place.endswith(NO_CLUSTER)] or places
+    return max(known, key=known.count)
