@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differing, majority_of
@@ -71,18 +72,35 @@ def test_nic_numa(node: Node) -> None:
 
 
 def _nics(node: Node) -> list[PciDevice]:
-    nics = [device for device, is_nic in each(node.pci_devices, lambda device: (device, device.is_nic)) if is_nic]
+    devices = each(node.pci_devices, lambda device: (device, _is_used(node, device)))
+    nics = [device for device, is_used in devices if is_used]
     if not nics:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     return nics
 
 
+def _is_used(node: Node, device: PciDevice) -> bool:
+    """Whether it connects nodes: by its vendor, or as its model has an active RDMA port. Raises Incomplete."""
+    return device.is_nic or (device.is_spare_port and device.model in _models_in_use(node))
+
+
+def _models_in_use(node: Node) -> set[str]:
+    """The models of RDMA devices that are known to have an active port."""
+    models = set()
+    for device in readings(node, "ib_devices")[0].get("ib_devices", ()):
+        reading, _ = readings(device, "model", "ports")
+        is_active = any(readings(port, "is_active")[0].get("is_active") for port in reading.get("ports", ()))
+        models |= {reading["model"]} if is_active and "model" in reading else set()
+    return models
+
+
 def _known_nics(node: Node) -> Iterator[tuple[str, PciDevice]]:
     """The same by address, for a comparison: what is unknown of other devices is a finding of their own node."""
     for device in node.pci_devices:
-        reading, unread = readings(device, "address", "is_nic")
-        if not unread and reading["is_nic"]:
-            yield reading["address"], device
+        address = readings(device, "address")[0].get("address")
+        with suppress(Incomplete):
+            if address and _is_used(node, device):
+                yield address, device
 
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:

@@ -210,6 +210,23 @@ def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], s
     assert message in result.message
 
 
+OF_BROADCOM = {"vendor": "14e4", "device": "1750", "class": "020000", "driver": "bnxt_en"}
+
+
+@pytest.mark.parametrize(
+    ("state", "says", "message"),
+    [
+        ("4: ACTIVE", FAIL, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16 at 32 GT/s, like most of its model here"),
+        ("1: DOWN", NA, "no EFA, InfiniBand or RoCE device on this node"),
+    ],
+)
+def test_a_rail_of_another_vendor_is_judged_where_its_port_is_in_use(state: str, says: Verdict, message: str) -> None:
+    bnxt = {**mlx5(0, port(state=state, link_layer="Ethernet")), "name": "bnxt_re0", "vendor": "14e4", "device": "1750"}
+    nics = [nic(1, **OF_BROADCOM), nic(2, **OF_BROADCOM), nic(3, 8, **OF_BROADCOM, **WHOLE)]
+    result = verdict("network.nic_link", {"pci": {"devices": nics}, **rdma(bnxt)})
+    assert (result.verdict, message in result.message) == (says, True), result.message
+
+
 @pytest.mark.parametrize(
     ("check", "own", "words"),
     [
