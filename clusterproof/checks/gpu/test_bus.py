@@ -252,7 +252,9 @@ def evaluate_among_gpus(node: Node) -> None:
                 is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
             else:
                 of_model_values = [value for _, other, value in values if other == model or None in (other, model)]
-                most_common, count = Counter(of_model_values).most_common(1)[0]
+                counts = Counter(of_model_values)
+                most_common = max(counts, key=lambda value: (counts[value], value))
+                count = counts[most_common]
                 is_odd = own != most_common and len(values) > ON_ONE_BOARD
                 expected = f"{most_common:g}, as on {count} GPUs of the node"
             concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")

@@ -120,6 +120,18 @@ def test_a_vbios_is_compared_with_those_of_the_same_model(gpus: list[dict[str, A
     assert (result.verdict, message in result.message) == (Verdict.CONCERN if message else Verdict.PASS, True)
 
 
+def test_of_two_halves_with_different_vbios_neither_is_the_odd_one() -> None:
+    result = result_of("gpu.vbios_uniform", host("n1", *[{"vbios": "96.00.30.00.01"}] * 4))
+    halves = "96.00.30.00.01 on GPU 0, GPU 1, GPU 2, GPU 3 and 96.00.A5.00.01 on GPU 4, GPU 5, GPU 6, GPU 7"
+    assert (result.verdict, result.message) == (Verdict.CONCERN, f"VBIOS {halves}; expected one version")
+
+
+def test_of_two_halves_the_gpus_with_less_are_named() -> None:
+    result = result_of("gpu.gpu_uniform", host("n1", *[{"clock_max_mhz": 1755}] * 4))
+    assert "GPU 3: maximum clock (MHz) 1755; expected 1980, as on 4 GPUs of the node" in result.message
+    assert "GPU 4" not in result.message
+
+
 def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
     result = result_of("gpu.gpu_uniform", host("n1", {"clock_max_mhz": 1755}))
     assert "GPU 0: maximum clock (MHz) 1755; expected 1980, as on 7 GPUs of the node" in result.message
