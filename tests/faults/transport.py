@@ -32,6 +32,16 @@ def on_premises() -> NodeImage:
     return with_file(image, "/sys/class/dmi/id/product_name", "PowerEdge XE9680\n")
 
 
+def with_list(image: NodeImage, *devices: str) -> NodeImage:
+    """Every job is told to use these RDMA devices."""
+    return with_file(image, "/etc/nccl.conf", f"NCCL_IB_HCA=={','.join(devices)}\n")
+
+
+def listed() -> NodeImage:
+    """A node with four ConnectX devices, all of which jobs are told to use."""
+    return with_list(infiniband(), "mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
+
+
 def variable(line: str) -> Callable[[NodeImage], NodeImage]:
     """Every program of the node has this variable."""
     return lambda image: with_line(image, "/etc/environment", line)
@@ -205,6 +215,13 @@ FAULTS = (
     *(
         Fault(name, variable(line), {PLAN: verdict}, message, base=infiniband)
         for name, line, verdict, message in OF_INFINIBAND
+    ),
+    Fault(
+        "NCCL told to use a network device by the number that it has on another node",
+        lambda image: with_list(image, "mlx5_0", "mlx5_1", "mlx5_2", "mlx5_4"),
+        {PLAN: CONCERN},
+        "NCCL_IB_HCA chooses 3 of 15b3:1021; expected 4 of 15b3:1021 as on 3 of 4 nodes",
+        base=listed,
     ),
     *(Fault(name, variable(line), {PLAN: CONCERN}, message, base=roce) for name, line, message in OF_ROCE),
     *(Fault(name, variable(line), {PLAN: verdict}, message) for name, line, verdict, message in OF_ALL),

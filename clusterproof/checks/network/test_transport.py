@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import product
@@ -36,7 +37,7 @@ def test_transport_plan(node: Node) -> None:
 
     Reads variables from /etc/environment, /etc/profile.d, /etc/nccl.conf and the output of Slurm's TaskProlog. Which of
     them a job gets depends on how it is started, and a container may set its own. They are also compared with the other
-    nodes: if they differ, the ranks of a job may not agree on how to communicate.
+    nodes: if they differ, the ranks of a job may not agree on how to communicate, or some use fewer network devices.
 
     Remedy (fix configuration): Remove the variable from the file shown. EFA's NCCL plugin sets what it needs by itself.
     """
@@ -58,9 +59,13 @@ def test_transport_plan(node: Node) -> None:
     with suppress(NotApplicable):
         deviations = differences(node, "variables of jobs", _as_far_as_known, absent=NOT_SET)
         concern_if(deviations, describe(deviations))
+    with suppress(NotApplicable):
+        deviations = differences(node, "devices of jobs", _chosen_devices, absent=None)
+        concern_if(deviations, describe(deviations))
 
 
 NOT_SET = "not set"
+IB_HCA = "NCCL_IB_HCA"
 OF_A_NODE = ("_IFNAME", "_HCA", "_FILE")  # variables that end so name what is called otherwise on each node
 
 
@@ -108,6 +113,20 @@ def evaluate_adapters(variable: Variable, node: Node) -> None:
     concern_if(names and not chosen, f"{_setting(variable)} chooses no device of this node; {expected}")
 
 
+def _chosen_devices(node: Node) -> Values:
+    """How many devices of each model NCCL_IB_HCA lists, as devices have other numbers after a change."""
+    variables = readings(node, "environment")[0].get("environment", ())
+    known_of_all = [readings(variable, "name", "value", "conditional")[0] for variable in variables]
+    lists = [
+        of["value"] for of in known_of_all if of.get("name") == IB_HCA and "value" in of and not of.get("conditional")
+    ]
+    if not lists or lists[-1].startswith("^") or node.efa_devices:
+        return {}
+    models = {device.name: device.model for device in node.ib_devices}
+    counts = Counter(models[name] for name in chosen_adapters(lists[-1], models))
+    return {f"{IB_HCA} chooses": " and ".join(f"{counts[model]} of {model}" for model in sorted(counts)) or "none"}
+
+
 def evaluate_visible(variable: Variable, node: Node) -> None:
     """A concern if CUDA_VISIBLE_DEVICES hides GPUs from every job."""
     count, there = len([word for word in variable.value.split(",") if word.strip() not in NO_GPU]), node.gpus_on_bus
@@ -118,7 +137,7 @@ def evaluate_visible(variable: Variable, node: Node) -> None:
 NO_GPU = ("", "-1", "NoDevFiles")
 CHOICES: Mapping[str, Callable[[Variable, Node], None]] = {
     "NCCL_SOCKET_IFNAME": evaluate_interfaces,
-    "NCCL_IB_HCA": evaluate_adapters,
+    IB_HCA: evaluate_adapters,
     "CUDA_VISIBLE_DEVICES": evaluate_visible,
 }
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import result_of
 from tests.builders.recordings import node
-from tests.checks.network.given import efa, verdict
+from tests.checks.network.given import efa, mlx5, port, verdict
 
 FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 
@@ -120,6 +121,39 @@ def test_nodes_with_files_that_nobody_could_read_do_not_outvote_the_one_whose_fi
     result = result_of("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
     assert (result.verdict, "expected not set as on 3 of 4 nodes" in result.message) == (CONCERN, True), result.message
     assert "NCCL_DEBUG" not in result_of("network.transport_plan", *others, read, instance_type="p5.48xlarge").message
+
+
+LIST = "mlx5_0,mlx5_1,mlx5_2"
+
+
+@pytest.mark.parametrize(
+    ("value", "devices", "message"),
+    [
+        (f"={LIST}", ("1021", "1021", "1021"), ""),
+        (
+            f"={LIST}",
+            ("1021", "1021", "101d", "1021"),
+            "NCCL_IB_HCA chooses 1 of 15b3:101d and 2 of 15b3:1021; exp",
+        ),
+        (
+            f"={LIST}",
+            ("1021", "1021"),
+            "NCCL_IB_HCA chooses 2 of 15b3:1021; expected 3 of 15b3:1021 as on 3 of 4 nodes",
+        ),
+        ("^mlx5_3", ("1021", "1021"), ""),  # see network.ib_count
+    ],
+)
+def test_a_list_of_devices_chooses_as_many_of_each_model_as_on_other_nodes(
+    value: str, devices: tuple[str, ...], message: str
+) -> None:
+    def host(name: str, *models: str) -> NodeEvidence:
+        collectors = environment(("NCCL_IB_HCA", value, 1), efa_devices=0)
+        rows = [mlx5(number, port(), device=model) for number, model in enumerate(models)]
+        return node(name, **{**collectors, "rdma": {"devices": rows}})
+
+    others = [host(name, "1021", "1021", "1021") for name in ("n2", "n3", "n4")]
+    result = result_of("network.transport_plan", host("n1", *devices), *others, instance_type="someone.else")
+    assert (result.verdict, message in result.message) == (CONCERN if message else PASS, True), result.message
 
 
 def test_asking_a_g5s_efa_device_for_rdma_stops_jobs() -> None:
