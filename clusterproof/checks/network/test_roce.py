@@ -106,7 +106,7 @@ def rails_of_jobs(node: Node, ports: Sequence[RocePort]) -> list[RocePort]:
     names = {readings(port, "device")[0].get("device", "") for port in ports}
     for value in variables_of_jobs(node, "NCCL_IB_HCA").values():
         names &= set(chosen_adapters(value, names))
-    return fastest([port for port in ports if readings(port, "device")[0].get("device") in names])
+    return fastest([port for port in ports if readings(port, "device")[0].get("device", "") in names])
 
 
 def is_beside_another_fabric(node: Node) -> bool:

@@ -210,7 +210,7 @@ def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], s
     assert message in result.message
 
 
-OF_BROADCOM = {"vendor": "14e4", "device": "1750", "class": "020000", "driver": "bnxt_en"}
+OF_BROADCOM: dict[str, Any] = {"vendor": "14e4", "device": "1750", "class": "020000", "driver": "bnxt_en"}
 
 
 @pytest.mark.parametrize(

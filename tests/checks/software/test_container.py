@@ -143,6 +143,11 @@ def test_a_job_is_due_the_devices_that_it_asked_for(
     expect(result, verdict, message)
 
 
+def test_a_bus_that_shows_other_devices_is_not_said_to_show_nothing() -> None:
+    result = result_of(DEVICES, job({}, {}, gpus=0), occasion="job", expect={"gpus": 8})
+    assert result.message == "node: the kernel shows none of its GPUs; expected 8"
+
+
 def test_network_devices_that_a_job_does_not_get_are_said_once() -> None:
     result = result_of(DEVICES, job(CONTROLS | EIGHT, {}, verbs=1), occasion="job", expect={"gpus": 8})
     assert result.message.count("network devices") == 1, result.message
