@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, NA, Fault
+from tests.faults.gpu import dgx_h100
 from tests.testbed.faults import with_spare_port
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import (
@@ -21,6 +22,7 @@ from tests.testbed.node import (
 
 # A process that no signal ends, and that (by /proc) last ran in the machine's first second. That is longer ago than
 # AT_ONCE allows, however young this machine is; the default of a minute is not over just after boot.
+BMC = "/sys/devices/platform/ipmi_bmc.0/firmware_revision"
 AT_ONCE = Policy(thresholds={"processes.d_state_fail_s": 5})
 STUCK_LONG_AGO = """
 sh -c 'echo >/stuck/file' &
@@ -152,6 +154,13 @@ FAULTS = (
         lambda image: with_file(image, "/sys/devices/virtual/dmi/id/bios_version", "0.9\n"),
         {"host.firmware_uniform": CONCERN},
         "BIOS of Amazon EC2 Not Specified 0.9; expected 1.0 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a BMC that an update has missed",
+        lambda image: with_file(image, BMC, "6.9\n"),
+        {"host.firmware_uniform": CONCERN},
+        "BMC of NVIDIA Not Specified 6.9; expected 6.10 as on 3 of 4 nodes",
+        base=lambda: with_file(dgx_h100(), BMC, "6.10\n"),
     ),
     Fault(
         "GPUs with another InfoROM than those of the other nodes",

@@ -22,18 +22,21 @@ MIN_PARTS = 3  # of a model: of two nobody says which is the odd one
 
 
 @mark.hyperpod_version_checker
-@evidence("cat /sys/class/dmi/id/b*_{name,version} /sys/class/nvme/*/firmware_rev; nvidia-smi --query-gpu=inforom.img")
+@evidence(
+    "cat /sys/class/dmi/id/b*_{name,version} /sys/devices/platform/ipmi_bmc.0/firmware_revision "
+    "/sys/class/nvme/*/firmware_rev; nvidia-smi --query-gpu=inforom.img"
+)
 def test_firmware_uniform(node: Node) -> None:
     """Firmware compared within the node and with the group.
 
-    Compares the BIOS among machines with the same board, InfoROM images among GPUs of one model, and firmware among
-    NVMe disks of one model. A different version may behave differently, or means that an update was missed. Other
-    checks compare VBIOS and network devices.
+    Compares the BIOS and the BMC's firmware among machines with the same board, InfoROM images among GPUs of one model,
+    and firmware among NVMe disks of one model. A different version may behave differently, or means that an update was
+    missed. Other checks compare VBIOS and network devices.
 
     Remedy (investigate): Install the firmware version that the other nodes have. In a cloud, replace the node if it is
     slow.
     """
-    for read in (_bios, _inforom, _disks):
+    for read in (_board, _inforom, _disks):
         with part:
             list(read(node))
     for model, parts in _parts(node).items():
@@ -73,7 +76,7 @@ def _versions(node: Node) -> Values:
 def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
     """By model, the version of each part that has one, and the name of the part."""
     parts = defaultdict(list)
-    for read in (_bios, _inforom, _disks):
+    for read in (_board, _inforom, _disks):
         with suppress(Incomplete, NotApplicable):
             for model, version, label in read(node):
                 parts[model].append((version, label))
@@ -86,11 +89,14 @@ def _majority(parts: Sequence[tuple[str, str]]) -> str:
     return version if len(parts) >= MIN_PARTS and count * 2 > len(parts) else ""
 
 
-def _bios(node: Node) -> Iterator[tuple[str, str, str]]:
+def _board(node: Node) -> Iterator[tuple[str, str, str]]:
     platform = node.platform
-    if platform.bios:
-        model = f"{platform.vendor} {platform.board or platform.product}"
-        yield f"BIOS of {model:.{MAX_MODEL}}", platform.bios, ""
+    versions, unread = readings(platform, "bios", "bmc")
+    for name, version in versions.items():
+        if version:
+            model = f"{platform.vendor} {platform.board or platform.product}"
+            yield f"{name.upper()} of {model:.{MAX_MODEL}}", version, ""
+    require(unread)
 
 
 def _inforom(node: Node) -> Iterator[tuple[str, str, str]]:

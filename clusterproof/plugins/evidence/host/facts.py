@@ -69,6 +69,7 @@ class Platform(Reported):
     product = Field(text)
     board = Field(optional(text))
     bios = Field(optional(text))  # its version; of UEFI likewise
+    bmc = Field(optional(text))  # the version of its firmware; evidence of earlier versions lacks it
 
 
 @record
