@@ -13,7 +13,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.facts import NODES, PODS, QUEUES, SLICES, STORAGE
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collectors import ask
@@ -29,7 +29,6 @@ LABELS = {
     **{f"{LAYER}{number}": f"nn-{number}" for number in (1, 2, 3)},
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
 }
-ASKED = (NODES, PODS, SLICES, QUEUES, STORAGE)
 
 
 @contextlib.contextmanager
@@ -46,7 +45,7 @@ def cluster_facts(policy: Policy = NO_POLICY) -> ClusterFacts:
     """The tests' cluster as its API server shows it; no node was asked."""
     cluster = resolve("k8s:bed")
     evidence = {target.name: NodeEvidence(target.name) for target in cluster.targets}
-    return ClusterFacts(cluster, NodeEvidence(cluster.name, ask(cluster, ASKED)), nodes(cluster, evidence), policy)
+    return ClusterFacts(cluster, NodeEvidence(cluster.name, ask(cluster, COLLECTORS)), nodes(cluster, evidence), policy)
 
 
 def says(check: str, facts: ClusterFacts) -> Result:

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as places
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES, PODS, SLICES, STORAGE
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collectors import ask
 from tests.builders.runs import ROOT, Runs
-from tests.kubernetes.control_plane import ASKED, LAYER, P5, cluster_facts, expect, p5, pods, says
-from tests.kubernetes.kueue import KUEUE, kueue
+from tests.kubernetes.control_plane import LAYER, P5, cluster_facts, expect, p5, pods, says
+from tests.kubernetes.extensions import KUEUE, kueue, served
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.needs import needs_kubernetes
 
@@ -30,7 +31,9 @@ CHECKS = str(ROOT / "checks" / "control_plane")
 def test_healthy_nodes_have_what_their_type_has(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011", "gpu012"):
         facts = cluster_facts()
-    assert {name: collected.status for name, collected in facts.collectors.items()} == dict.fromkeys(ASKED, Status.READ)
+    assert {name: collected.status for name, collected in facts.collectors.items()} == dict.fromkeys(
+        COLLECTORS, Status.READ
+    )
     for check in ("k8s_gpu_allocatable", "k8s_topology_labels", "k8s_pod_shm", "k8s_pending_gpu_pods"):
         expect(says(check, facts), Verdict.PASS)
     expect(says("k8s_queues", facts), Verdict.NOT_APPLICABLE, "Kueue is not installed")
@@ -151,6 +154,32 @@ def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: 
     message = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
     expect(says("k8s_queues", before), Verdict.CONCERN, message)
     expect(says("k8s_queues", after), Verdict.FAIL, "h100 names the topology rack, which does not exist")
+
+
+def test_a_node_whose_imex_daemon_is_not_ready_is_named_with_its_compute_domain(kubernetes: Bed) -> None:
+    group, kind = "resource.nvidia.com", "ComputeDomain"
+    path = f"/apis/{group}/v1beta1/namespaces/default/computedomains"
+    nodes = [
+        {"name": "gpu011", "ipAddress": "10.0.0.11", "cliqueID": "c0ffee.0", "index": 0, "status": "Ready"},
+        {"name": "gpu012", "ipAddress": "10.0.0.12", "cliqueID": "c0ffee.0", "index": 1, "status": "NotReady"},
+    ]
+    domain = {
+        "apiVersion": f"{group}/v1beta1",
+        "kind": kind,
+        "metadata": {"name": "train"},
+        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "train"}}},
+        "status": {"status": "NotReady", "nodes": nodes},
+    }
+    policy = Policy(thresholds={"kubernetes.settle_minutes": -1})
+    with p5(kubernetes, "gpu011", "gpu012"):
+        expect(says("k8s_compute_domains", cluster_facts()), Verdict.NOT_APPLICABLE, "DRA driver")
+        with served(kubernetes, group, {"computedomains": kind}, "Namespaced"):
+            kubernetes.plane.call("POST", path, domain)
+            named = cluster_facts(policy)
+            kubernetes.plane.call("DELETE", f"{path}/train")
+            none = cluster_facts(policy)
+    expect(says("k8s_compute_domains", named), Verdict.CONCERN, "default/train: NotReady on gpu012; expected")
+    expect(says("k8s_compute_domains", none), Verdict.NOT_APPLICABLE, "no workload has a compute domain")
 
 
 def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

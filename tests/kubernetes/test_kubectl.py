@@ -19,8 +19,8 @@ from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import refused
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
+from tests.kubernetes.extensions import kueue, served
 from tests.kubernetes.gate import GateBed
-from tests.kubernetes.kueue import kueue
 from tests.kubernetes.programs import NODE
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
 from tests.testbed.kubernetes.machine import SANDBOX
@@ -87,6 +87,8 @@ def with_names(kubernetes_bed: Bed, gate: GateBed) -> Iterator[Bed]:
         plane.patch(node, {"spec": {"taints": [UNFIT, {**UNFIT, "key": KEY}]}})
         stack.callback(plane.patch, node, {"spec": {"taints": None}})
         stack.enter_context(kueue(kubernetes_bed, resourceflavors=[], topologies=[]))
+        domains = {"computedomains": "ComputeDomain"}
+        stack.enter_context(served(kubernetes_bed, "resource.nvidia.com", domains, "Namespaced"))
         wait_until(lambda: _has_ended(plane.call("GET", f"{pods}/{POD}")), "ended, and begun again")
         yield kubernetes_bed
 

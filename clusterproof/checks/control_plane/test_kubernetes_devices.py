@@ -6,10 +6,21 @@ import re
 from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern_if,
+    fail_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.kubernetes.facts import ComputeDomain, KubernetesNode
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import slices_of
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.node import Node
@@ -176,3 +187,37 @@ def _neuron_devices(node: Node) -> int:
         return int(node.of_type("neuron_devices"))
     except (Incomplete, NotApplicable):
         return 0
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("kubectl get computedomains -A -o yaml; on the node: nvidia-imex-ctl -q")
+def test_k8s_compute_domains(cluster: ClusterFacts) -> None:
+    """Compute domains of NVIDIA's DRA driver.
+
+    The nodes of a compute domain share GPU memory over NVLink through their IMEX daemons. A node whose daemon is not
+    ready, or that is in no clique while others are, takes no part: its ranks fail, or fall back to the network. Users
+    create domains, so none fails a node.
+
+    Remedy (investigate): Read the log of the domain's computedomain-daemon pod on the node, and look at the node's IMEX
+    and fabric checks.
+    """
+    domains = cluster.compute_domains
+    settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
+    settled = [domain for domain, age_s in each(domains, lambda of: (of, of.age_s)) if age_s > settle_s]
+    faults = [fault for found in each(settled, _domain_faults) for fault in found]
+    concern_if(faults, f"{listed(faults)}; expected every node's IMEX daemon Ready, in a clique")
+    if left_out := cluster.compute_domains_left_out:
+        incomplete(f"{left_out} more compute domains were not checked; expected at most {len(domains)}")
+    if not domains:
+        not_applicable("no workload has a compute domain")
+
+
+def _domain_faults(domain: ComputeDomain) -> list[str]:
+    nodes = domain.nodes
+    has_cliques = any(node.clique for node in nodes)
+    waits = [node.name for node in nodes if node.status == "NotReady"]
+    alone = [node.name for node in nodes if has_cliques and not node.clique]
+    faults = [f"NotReady on {fold(waits)}"] if waits else []
+    faults += [f"no clique on {fold(alone)}, as the others have"] if alone else []
+    faults += [f"{len(nodes)} of {domain.wanted} nodes"] if nodes and len(nodes) < domain.wanted else []
+    return [f"{domain.name}: {', '.join(faults)}"] if faults else []

@@ -28,11 +28,13 @@ from clusterproof.plugins.evidence.fact import CollectorData, collected_as, coll
 from clusterproof.plugins.evidence.field import at_least_one, boolean, integer, objects, optional, readings
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.kubernetes.facts import (
+    DOMAINS,
     NODES,
     PODS,
     QUEUES,
     SLICES,
     STORAGE,
+    ComputeDomain,
     Flavor,
     KubernetesNode,
     asked_at,
@@ -246,6 +248,19 @@ class ClusterFacts:
     def kueue_flavors_left_out(self, queues: CollectorData) -> int:
         """How many more flavors Kueue has. Raises Incomplete."""
         return queues.get("left_out", optional(integer)) or 0  # None in older recordings
+
+    @collected_by(DOMAINS)
+    def compute_domains(self, domains: CollectorData) -> tuple[ComputeDomain, ...]:
+        """The compute domains of NVIDIA's DRA driver. Raises Incomplete, NotApplicable."""
+        if not domains.get("is_installed", boolean):
+            raise NotApplicable("NVIDIA's DRA driver, which makes compute domains, is not installed")
+        now = asked_at(domains.value, DOMAINS)
+        return tuple(ComputeDomain(entry, now) for entry in domains.get("domains", objects))
+
+    @collected_by(DOMAINS)
+    def compute_domains_left_out(self, domains: CollectorData) -> int:
+        """How many more compute domains there are. Raises Incomplete."""
+        return domains.get("left_out", integer)
 
     @collected_by(STORAGE)
     def kubernetes_storage(self, storage: CollectorData) -> KubernetesStorage:

@@ -113,6 +113,13 @@ def storage_class(name: str, provisioner: str = FSX, waits_for_pods: bool = Fals
     return {"name": name, "provisioner": provisioner, "waits_for_pods": waits_for_pods}
 
 
+def compute_domain(*names: str, **changed: Any) -> Json:
+    """A compute domain whose daemons are ready on these nodes."""
+    nodes = [{"name": name, "clique": f"{UID.format(7)}.0", "status": "Ready"} for name in names]
+    fields = {"namespace": "train", "name": "domain", "created": LONG_AGO, "wanted": len(names), "nodes": nodes}
+    return {**fields, **changed}
+
+
 def waiting(reason: str, message: str = "", container: str = "main", restarts: int = 0) -> Json:
     return {"container": container, "reason": reason, "message": message, "restarts": restarts}
 
@@ -145,6 +152,12 @@ class Words:
     def pods(self) -> list[Json]:
         pods: list[Json] = self.kubernetes["k8s_pods"]["pods"]
         return pods
+
+    @property
+    def domain(self) -> Json:
+        """Its only compute domain."""
+        domain: Json = self.kubernetes["k8s_compute_domains"]["domains"][0]
+        return domain
 
     @property
     def storage(self) -> Json:
@@ -205,6 +218,12 @@ def healthy() -> Words:
             "k8s_nodes": {"asked_at": NOW, "nodes": [node_in_kubernetes(name) for name in NAMES]},
             "k8s_pods": {"asked_at": NOW, "pods": [*pods, job], "is_cut": False},
             "k8s_resource_slices": {"slices": []},
+            "k8s_compute_domains": {
+                "asked_at": NOW,
+                "is_installed": True,
+                "domains": [compute_domain(*NAMES)],
+                "left_out": 0,
+            },
             "k8s_queues": {"is_installed": True, "flavors": [flavor]},
             "k8s_storage": {
                 "nodes": [{"name": name, "drivers": [EBS, FSX]} for name in NAMES],

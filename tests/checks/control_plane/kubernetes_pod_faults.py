@@ -123,6 +123,30 @@ POD_FAULTS = (
         "gpu003: labels nn-1/nn-2/nn-3, but EC2 reports nn-1/nn-2/nn-9; expected the same network nodes",
     ),
     KubernetesFault(
+        "an IMEX daemon of a compute domain that is not ready",
+        lambda reports: reports.domain["nodes"][2].update(status="NotReady"),
+        {"k8s_compute_domains": CONCERN},
+        "train/domain: NotReady on gpu003; expected every node's IMEX daemon Ready, in a clique",
+    ),
+    KubernetesFault(
+        "a node of a compute domain without a clique",
+        lambda reports: reports.domain["nodes"][1].update(clique=""),
+        {"k8s_compute_domains": CONCERN},
+        "train/domain: no clique on gpu002, as the others have; expected",
+    ),
+    KubernetesFault(
+        "a compute domain that waits for a node",
+        lambda reports: reports.domain.update(wanted=5),
+        {"k8s_compute_domains": CONCERN},
+        "train/domain: 4 of 5 nodes; expected",
+    ),
+    KubernetesFault(
+        "more compute domains than were looked at",
+        lambda reports: reports.kubernetes["k8s_compute_domains"].update(left_out=2),
+        {"k8s_compute_domains": INCOMPLETE},
+        "2 more compute domains were not checked; expected at most 1",
+    ),
+    KubernetesFault(
         "a flavor that matches no node",
         lambda reports: reports.flavors[0].update(nodes=0, labels="pool=gone"),
         {"k8s_queues": CONCERN},

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.members import of_each, worst
@@ -37,6 +38,8 @@ from tests.checks.control_plane.kubernetes_fault import (
     without_driver,
 )
 from tests.checks.control_plane.kubernetes_verdicts import KUBERNETES_FAULTS, OF_KUBERNETES, findings_of, verdicts
+
+OF_NO_NODE = ("k8s_queues", "k8s_compute_domains")
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -74,7 +77,7 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
 @pytest.mark.parametrize(
     ("collector", "lost"),
     [
-        ("k8s_nodes", set(OF_KUBERNETES) - {"k8s_pending_gpu_pods", "k8s_queues", "k8s_volume_claims"}),
+        ("k8s_nodes", set(OF_KUBERNETES) - {"k8s_pending_gpu_pods", *OF_NO_NODE, "k8s_volume_claims"}),
         (
             "k8s_pods",
             {
@@ -84,7 +87,7 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
         ),
         ("k8s_storage", {"k8s_storage", "k8s_volume_claims"}),
         ("k8s_resource_slices", set()),  # read only if no device plugin offers the devices
-        ("k8s_queues", {"k8s_queues"}),
+        *((check, {check}) for check in OF_NO_NODE),
     ],
 )
 def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lost: set[str]) -> None:
@@ -211,7 +214,7 @@ def test_a_cluster_without_kubernetes_is_not_evaluated() -> None:
         assert result.message.removeprefix("a: ") == "c is not a Kubernetes cluster"
 
 
-@pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices", "k8s_storage"])
+@pytest.mark.parametrize("name", sorted(COLLECTORS))
 @pytest.mark.parametrize("data", [None, [], {}, {"nodes": [None], "pods": "x"}, {"asked_at": "now"}])
 def test_evidence_in_another_form_is_no_pass_and_no_fault(name: str, data: object) -> None:
     reports = healthy()

@@ -15,6 +15,7 @@ from clusterproof.plugins.evidence.field import (
     number,
     object_as,
     objects,
+    objects_as,
     read,
     table,
     text,
@@ -22,8 +23,8 @@ from clusterproof.plugins.evidence.field import (
 )
 
 NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
-STORAGE = "k8s_storage"
-COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES, STORAGE})
+STORAGE, DOMAINS = "k8s_storage", "k8s_compute_domains"
+COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES, STORAGE, DOMAINS})
 HOUR_S, MINUTE_S = 3600, 60
 # The kubelet's defaults: kubelet.config.k8s.io/v1beta1, as of Kubernetes 1.34.
 DEFAULTS = {
@@ -194,6 +195,38 @@ class Flavor(Reported):
     topology = Field(text)
     has_topology = Field(boolean)
     unlabelled = Field(_levels)
+
+
+@record
+class DomainNode(Reported):
+    """A node of a compute domain: its clique (empty: its driver names none), and the state of its IMEX daemon."""
+
+    name = Field(text)
+    clique = Field(text)
+    status = Field(text)  # Ready or NotReady; empty from a driver that does not report it
+
+
+@record
+class ComputeDomain(Reported):
+    """A compute domain of NVIDIA's DRA driver, and for how many nodes it waits; 0: for no particular number."""
+
+    asked_at: float  # seconds since 1970
+
+    namespace = Field(text)
+    own_name = Field(text, "name")
+    created = Field(text)
+    wanted = Field(integer)
+    nodes = Field(objects_as(DomainNode))
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.own_name}"
+
+    @property
+    def age_s(self) -> float:
+        """For how long it has existed. Raises Incomplete."""
+        return age_s(self.created, self.asked_at)
 
 
 @record

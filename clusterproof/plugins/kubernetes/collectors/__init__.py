@@ -22,6 +22,7 @@ RIGHTS = {  # the permission that a collector needs, for error messages
     "k8s_nodes": "nodes",
     "k8s_pods": "pods",
     "k8s_resource_slices": "resourceslices.resource.k8s.io",
+    "k8s_compute_domains": "computedomains.resource.nvidia.com",
     "k8s_queues": "nodes, and resourceflavors and topologies of kueue.x-k8s.io",
     "k8s_storage": "pvc, pv, csinodes and storageclasses",
 }
