@@ -89,7 +89,7 @@ def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
 
 
 @mark.epilog
-@evidence("dmesg | grep NEURON_HW_ERR=")
+@evidence("dmesg | grep -i neuron")
 def test_no_hw_error(node: Node) -> None:
     """Neuron hardware errors.
 
