@@ -221,7 +221,10 @@ def on_one_board(node: Node, serials: Counter[str]) -> int:
     return ON_ONE_BOARD if is_tray or is_even else 1
 
 
-@evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
+@evidence(
+    "nvidia-smi --query-gpu=index,name,vbios_version,memory.total,enforced.power.limit,power.default_limit,"
+    "clocks.max.graphics,mig.mode.current,pcie.link.gen.max,pcie.link.width.max --format=csv"
+)
 def test_gpu_uniform(node: Node) -> None:
     """GPUs compared with the group.
 

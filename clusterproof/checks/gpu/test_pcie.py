@@ -27,7 +27,10 @@ pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 
 @mark.prolog
-@evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current --format=csv")
+@evidence(
+    "nvidia-smi --query-gpu=index,utilization.gpu,"
+    "pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max --format=csv"
+)
 def test_pcie_link(gpu: Gpu, node: Node) -> None:
     """GPU PCIe link.
 

@@ -54,7 +54,7 @@ def test_compute_mode(gpu: Gpu, node: Node) -> None:
     deviates_if(mode, node, f"compute mode is {named}; expected default")
 
 
-@evidence("nvidia-smi --query-gpu=index,ecc.mode.current --format=csv")
+@evidence("nvidia-smi --query-gpu=index,ecc.mode.current,ecc.mode.pending --format=csv")
 def test_ecc_mode(gpu: Gpu, node: Node) -> None:
     """ECC mode.
 
@@ -90,7 +90,7 @@ def test_application_clocks(gpu: Gpu, node: Node) -> None:
     )
 
 
-@evidence("nvidia-smi --query-gpu=index,mig.mode.current --format=csv")
+@evidence("nvidia-smi --query-gpu=index,mig.mode.current,mig.mode.pending --format=csv")
 def test_mig_uniform(node: Node) -> None:
     """MIG mode within a node.
 

@@ -32,8 +32,9 @@ def test_gpu_bandwidth(node: Node) -> None:
     missing, PyTorch. A single slow GPU points to its PCIe link or NVLinks; whole nodes are compared with the rest of
     their group.
 
-    Remedy (investigate): Check that GPU's links (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything else
-    is using it. Run the check again; if the GPU stays slow, reset it, then replace the node.
+    Remedy (investigate): Check that GPU's links (nvidia-smi nvlink -s, and nvidia-smi
+    --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv while it copies) and whether anything else is
+    using it. Run the check again; if the GPU stays slow, reset it, then replace the node.
     """
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
