@@ -166,3 +166,10 @@ def test_nvidia_smi_takes_the_options_that_a_check_names(check: Check) -> None:
     }
     assert displayed <= DISPLAYED
     assert [command for command in commands if "--query-" in command and "--format=csv" not in command] == []
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_lspci_takes_one_device_and_shows_capabilities_to_root_only(check: Check) -> None:
+    commands = re.findall(r"(?:sudo )?lspci[^;|)]*", check.route.evidence)
+    assert [command for command in commands if command.count(" -d ") > 1] == []
+    assert [command for command in commands if " -vv" in command and not command.startswith("sudo ")] == []

@@ -149,7 +149,10 @@ def replays_of(pci_device: PciDevice, node: Node) -> int | None:
     raise Incomplete("no GPU answers at this address", cause)
 
 
-@evidence("lspci -vv -d 10de: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/{current,max}_link_width")
+@evidence(
+    "sudo lspci -vv -d 10de: | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; "
+    "grep . /sys/bus/pci/devices/*/{current,max}_link_width"
+)
 def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
     """GPU PCIe lanes on the bus.
 

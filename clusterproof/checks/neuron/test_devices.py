@@ -26,7 +26,7 @@ COUNTERS = {
 
 
 @mark.ami
-@evidence("neuron-ls; ls -d /sys/devices/virtual/neuron_device/neuron*; lspci -d 1d0f: | grep -i neuron")
+@evidence("neuron-ls; ls -d /sys/devices/virtual/neuron_device/neuron*; lspci -n -d 1d0f: | grep -E ':7.6'")
 def test_device_count(node: Node) -> None:
     """Neuron device count.
 
