@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.marks import mark
@@ -19,6 +20,7 @@ SMT_OFF = ("off", "forceoff")
 MHZ = 1000  # kHz
 WITHOUT_BOOST = "acpi-cpufreq"  # whose limit is the base frequency, since Linux 5.11 below what it says of the CPU
 ARM = ("aarch64", "arm64")
+ONE_THREAD = re.compile(r"(?:[cmr][78]a|hpc\d\w*|t2)\..+")  # types of one thread per core: EC2 user guide, CPU options
 
 
 @mark.ami
@@ -124,8 +126,9 @@ def test_cpus_online(node: Node) -> None:
 def test_thread_siblings(node: Node) -> None:
     """Hyper-threading.
 
-    EC2's x86 instance types have two threads per core unless ThreadsPerCore, the CPU options or the kernel change that.
-    With one, data loaders have half the CPUs, and Slurm drains the node if slurm.conf counts all of them.
+    EC2's x86 instance types have two threads per core unless ThreadsPerCore, the CPU options or the kernel change that;
+    M7a, C7a, R7a and their successors, T2 and the HPC types always have one. Where there should be two, one leaves data
+    loaders half the CPUs, and Slurm drains the node if slurm.conf counts all of them.
 
     Remedy (fix configuration): If that is not intended, set ThreadsPerCore=2 for the instance group, or remove nosmt
     from the kernel command line.
@@ -133,6 +136,8 @@ def test_thread_siblings(node: Node) -> None:
     cpus = node.processors
     if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
         not_applicable("only EC2's x86 instance types are known to have two threads per core")
+    if ONE_THREAD.fullmatch(node.type_name):
+        not_applicable(f"{node.type_name} always has one thread per core")
     due = int(node.threshold("cpu.threads_per_core"))
     if cpus.threads_per_core != due:
         smt = known(lambda: cpus.smt, "")
