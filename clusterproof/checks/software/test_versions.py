@@ -96,8 +96,9 @@ def test_version_compat(node: Node) -> None:
     """Version compatibility.
 
     The driver in the kernel and libcuda must have the same version; a CUDA toolkit needs a driver that is not too old;
-    each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module. Fabric
-    manager must have the driver's version too; it is compared here if NVML does not report the driver.
+    each EFA installer needs a minimum version of aws-ofi-nccl; Grace Hopper and Blackwell GPUs need NVIDIA's open
+    kernel module. Fabric manager must have the driver's version too; it is compared here if NVML does not report the
+    driver.
 
     Remedy (fix configuration): Install the expected version. If driver and libcuda differ, reboot: a new driver was
     installed while the old one is still loaded.

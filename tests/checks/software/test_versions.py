@@ -115,9 +115,15 @@ def test_each_clash_is_said_with_what_is_expected() -> None:
 
 @pytest.mark.parametrize(
     ("model", "needed"),
-    [("B200", "open"), ("GB300", "open"), ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "open"), ("H100", "")],
+    [
+        ("B200", "open"),
+        ("GB300", "open"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "open"),
+        ("NVIDIA GH200 480GB", "open"),
+        ("H100", ""),
+    ],
 )
-def test_blackwell_needs_the_open_kernel_module(model: str, needed: str) -> None:
+def test_grace_hopper_and_blackwell_need_the_open_kernel_module(model: str, needed: str) -> None:
     assert compatibility.kernel_module_needed(model) == needed
 
 
