@@ -94,9 +94,11 @@ def test_application_clocks(gpu: Gpu, node: Node) -> None:
 def test_mig_uniform(node: Node) -> None:
     """MIG mode within a node.
 
-    A change of mode takes effect at the next reset of the GPU. A GPU that cannot be partitioned is ignored.
+    On Ampere a change of mode takes effect at the next reset of the GPU. Since Hopper it does so at once, and lasts
+    until the driver is unloaded. A GPU that cannot be partitioned is ignored.
 
-    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), then reset them.
+    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), and reset those of
+    Ampere. Since Hopper, set it at every boot.
     """
     modes: dict[str, bool] = {}
     for gpu in gpus_with_mig(node):
