@@ -182,7 +182,10 @@ def _less(limits: dict[str, int | None], least: float) -> list[tuple[str, int]]:
 
 @mark.ami
 @mark.hyperpod_node_debugger("I")
-@evidence("systemctl show -p MemoryMax slurmd containerd; cat /sys/fs/cgroup/system.slice/slurmd.service/memory.max")
+@evidence(
+    "systemctl show -p Id,MemoryMax slurmd containerd system.slice; "
+    "grep . /sys/fs/cgroup/system.slice/{slurmd,containerd}.service/memory.max"
+)
 def test_daemon_memory(node: Node) -> None:
     """Job daemon memory limit.
 

@@ -125,7 +125,10 @@ def test_lustre_striping(node: Node) -> None:
 
 
 @mark.ami
-@evidence("lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age")
+@evidence(
+    "lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age; "
+    "grep . /sys/module/ptlrpc/parameters/ptlrpcd_per_cpt_max /sys/module/ksocklnd/parameters/credits"
+)
 def test_lustre_tuning(node: Node) -> None:
     """Lustre client tuning.
 
