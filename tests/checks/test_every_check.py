@@ -173,3 +173,9 @@ def test_lspci_takes_one_device_and_shows_capabilities_to_root_only(check: Check
     commands = re.findall(r"(?:sudo )?lspci[^;|)]*", check.route.evidence)
     assert [command for command in commands if command.count(" -d ") > 1] == []
     assert [command for command in commands if " -vv" in command and not command.startswith("sudo ")] == []
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_command_to_see_it_by_hand_names_the_file_of_each_value(check: Check) -> None:
+    commands = [command for command in check.route.evidence.split("; ") if "| uniq -c" not in command]
+    assert [command for command in commands if re.search(r"\bcat [^|]*[*{]", command)] == []

@@ -98,7 +98,7 @@ def evaluate_nouveau(node: Node, *, has_gpus: bool) -> None:
     concern_if("nouveau" in modules and (has_gpus or DRIVER in modules), f"{seen}; expected not loaded")
 
 
-@evidence("nvidia-smi topo -m; cat /sys/bus/pci/devices/*/numa_node")
+@evidence("nvidia-smi topo -m; grep . /sys/bus/pci/devices/*/numa_node")
 def test_gpu_numa(node: Node) -> None:
     """GPU NUMA nodes.
 

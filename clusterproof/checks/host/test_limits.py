@@ -25,8 +25,9 @@ ALL, STICKY = 0o007, 0o1000
 @mark.ami
 @mark.hyperpod_node_debugger("I")
 @evidence(
-    "sysctl vm.overcommit_memory net.core.somaxconn net.ipv4.ip_local_port_range user.max_user_namespaces; "
-    "cat /etc/ld.so.preload /sys/devices/system/cpu/isolated; taskset -cp $(pgrep -o slurmd)"
+    "sysctl vm.overcommit_memory net.core.somaxconn net.ipv4.ip_local_port_range user.max_user_namespaces "
+    "kernel.pid_max; grep . /etc/ld.so.preload /sys/devices/system/cpu/isolated; taskset -cp $(pgrep -o slurmd); "
+    "grep 'open files' /proc/$(pgrep -o slurmd)/limits"
 )
 def test_kernel_settings(node: Node) -> None:
     """Kernel settings.
@@ -233,7 +234,7 @@ def test_open_files(node: Node) -> None:
 
 @mark.hyperpod_node_debugger("I")
 @evidence(
-    "sysctl kernel.pid_max kernel.threads-max; ps -eLf | wc -l; cat /sys/fs/cgroup/system.slice/*/pids.{current,max}"
+    "sysctl kernel.pid_max kernel.threads-max; ps -eLf | wc -l; grep . /sys/fs/cgroup/system.slice/*/pids.{current,max}"
 )
 def test_process_ids(node: Node) -> None:
     """Processes and threads of the whole node.

@@ -25,7 +25,10 @@ ONE_THREAD = re.compile(r"(?:[cmr][78]a|hpc\d\w*|t2)\..+")  # types of one threa
 
 @mark.ami
 @mark.hyperpod_performance_debugger("A")
-@evidence("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c")
+@evidence(
+    "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c; "
+    "grep . /sys/devices/system/cpu/cpufreq/policy*/{scaling,cpuinfo}_max_freq"
+)
 def test_cpu_governor(node: Node) -> None:
     """CPU frequency governor.
 
@@ -147,7 +150,7 @@ def test_thread_siblings(node: Node) -> None:
 
 @mark.ami
 @mark.hyperpod_performance_debugger("A")
-@evidence("cpupower idle-info; cat /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
+@evidence("cpupower idle-info; grep . /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
 def test_c_states(node: Node) -> None:
     """CPU sleep states.
 

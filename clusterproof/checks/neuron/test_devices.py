@@ -73,7 +73,7 @@ def evaluate_among_devices(node: Node) -> None:
 
 
 @mark.ami
-@evidence("cat /sys/devices/virtual/neuron_device/neuron*/stats/hardware/*_ecc_*uncorrected")
+@evidence("grep . /sys/devices/virtual/neuron_device/neuron*/stats/hardware/*_ecc_*uncorrected")
 def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
     """Uncorrected Neuron memory errors.
 
@@ -166,7 +166,7 @@ def require_end(node: Node, due: str) -> None:
     assert not hangs, f"{hangs}; expected an answer of {due}"
 
 
-@evidence("neuron-ls --topology; cat /sys/devices/virtual/neuron_device/neuron*/connected_devices")
+@evidence("neuron-ls --topology; grep . /sys/devices/virtual/neuron_device/neuron*/connected_devices")
 def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
     """Neuron links.
 
