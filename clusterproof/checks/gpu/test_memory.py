@@ -85,7 +85,9 @@ def test_inforom(node: Node) -> None:
 
 @mark.prolog
 @mark.hyperpod_node_debugger("G.1.a")
-@evidence("nvidia-smi -q -d ROW_REMAPPER; nvidia-smi -q -d ECC | grep -E 'Repair Pending|Unrepairable Memory'")
+@evidence(
+    "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q -d ECC | grep -E 'Repair Pending|Unrepairable Memory'"
+)
 def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping.
 
@@ -145,7 +147,10 @@ def evaluate_repair(gpu: Gpu, node: Node) -> None:
 @mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("I")
-@evidence("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")
+@evidence(
+    "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv; "
+    "nvidia-smi --query-gpu=index,uuid,memory.used,utilization.gpu --format=csv"
+)
 def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     """Processes on idle GPUs.
 

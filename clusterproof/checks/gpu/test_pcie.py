@@ -100,7 +100,9 @@ def has_no_nvlink(node: Node) -> bool:
         return not any(readings(gpu, "nvlinks")[0] for gpu in node.gpus)
 
 
-@evidence("grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -i replays")
+@evidence(
+    "grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -E '^GPU|Replays'; lspci | grep 'rev ff'"
+)
 def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     """PCIe error counters.
 

@@ -24,7 +24,7 @@ pytestmark = [mark.perf]
 
 @mark.gpu
 @mark.hyperpod_node_debugger("G")
-@evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
+@evidence("nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce device_to_device_memcpy_read_ce")
 def test_gpu_bandwidth(node: Node) -> None:
     """GPU copy bandwidth.
 
@@ -203,7 +203,9 @@ def test_efa_loopback(node: Node) -> None:
 
 @mark.storage
 @mark.hyperpod_performance_debugger("B")
-@evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
+@evidence(
+    "fio --name=x --directory=DIR --rw=write --bs=1M --size=512M --numjobs=8 --thread --direct=1; again with --rw=read"
+)
 def test_fs_bandwidth(node: Node) -> None:
     """File system bandwidth.
 
