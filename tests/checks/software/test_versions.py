@@ -127,6 +127,12 @@ def test_grace_hopper_and_blackwell_need_the_open_kernel_module(model: str, need
     assert compatibility.kernel_module_needed(model) == needed
 
 
+@pytest.mark.parametrize("installed", [{}, {"efa_installer": "1.44.0"}])
+def test_what_is_not_installed_is_said_where_nothing_can_be_compared(installed: dict[str, str]) -> None:
+    result = evaluated(evidence(**installed), "version_compat")
+    assert (result.verdict, result.message) == (NA, "nothing to compare: NVIDIA's driver is not installed here")
+
+
 def test_every_kernel_module_of_the_catalogue_is_of_a_gpu_model_that_there_is() -> None:
     models = {row.gpu_model for row in instance_types().values()}
     assert {model for model in models if model and compatibility.kernel_module_needed(model)} == {
