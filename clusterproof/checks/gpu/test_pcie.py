@@ -128,9 +128,9 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
         counts["replays"] = replays_of(pci_device, node)
     fail_if(counts.get("fatal"), f"{counts.get('fatal')} fatal PCIe errors; expected 0")
     concern_if(counts.get("nonfatal"), f"{counts.get('nonfatal')} uncorrected PCIe errors; expected 0")
-    for kind, what in (("correctable", "correctable errors"), ("replays", "replays")):
+    for kind, what in (("correctable", "correctable errors since boot"), ("replays", "replays since its reset")):
         count, most = counts.get(kind) or 0, node.threshold(f"pcie.{kind}_concern")
-        concern_if(count > most, f"{count} PCIe {what} since boot; expected at most {most:.0f}")
+        concern_if(count > most, f"{count} PCIe {what}; expected at most {most:.0f}")
     if set(counts.values()) <= {None}:
         not_applicable("neither the kernel nor a driver counts this device's PCIe errors")
 

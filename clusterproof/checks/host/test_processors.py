@@ -42,7 +42,7 @@ def test_cpu_governor(node: Node) -> None:
     """
     policies = node.processors.policies
     if not policies:
-        not_applicable("no cpufreq: the hypervisor sets the frequency, not the kernel")
+        not_applicable("no cpufreq: the hypervisor or the firmware sets the frequency, not the kernel")
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
     fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
