@@ -45,7 +45,8 @@ def test_persistence_mode(gpu: Gpu, node: Node) -> None:
 def test_compute_mode(gpu: Gpu, node: Node) -> None:
     """Compute mode.
 
-    In an exclusive or prohibited mode, programs that share a GPU, MPS and some profilers fail.
+    In an exclusive mode a second process on a GPU fails, unless MPS lets them share it; in the prohibited mode each
+    does.
 
     Remedy (fix configuration): nvidia-smi -c DEFAULT, unless the site wants this mode.
     """

@@ -154,7 +154,7 @@ def test_thread_siblings(node: Node) -> None:
 def test_c_states(node: Node) -> None:
     """CPU sleep states.
 
-    A CPU that waits for the network or a GPU goes to sleep. Waking from C6 takes tens of microseconds each time.
+    A CPU that waits for the network or a GPU goes to sleep. Waking from C6 takes a hundred microseconds and more.
 
     Remedy (fix configuration): Boot with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the states at boot
     (cpupower idle-set -D 10).
