@@ -136,7 +136,8 @@ def test_lustre_tuning(node: Node) -> None:
     many vCPUs. Larger values are fine.
 
     Remedy (fix configuration): Set them in the lifecycle script (lctl set_param), as FSx's performance tips describe:
-    they are lost at the next mount.
+    they are lost at the next mount. ptlrpcd_per_cpt_max and credits are options of the modules ptlrpc and ksocklnd: set
+    them in /etc/modprobe.d, unmount, lustre_rmmod, and mount again.
     """
     path = known(lambda: node.lustre_mounts[0].path, "the file system")
     if known(lambda: node.is_outside_ec2, False):
