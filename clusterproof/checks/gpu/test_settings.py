@@ -166,7 +166,7 @@ def vbios_of(node: Node) -> Values:
     return {model: " and ".join(sorted({*versions.values()})) for model, versions in vbios_by_model(node).items()}
 
 
-@evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")
+@evidence("nvidia-smi --query-gpu=index,power.limit,enforced.power.limit,power.default_limit --format=csv")
 def test_power_limit(gpu: Gpu, node: Node) -> None:
     """GPU power limit.
 
