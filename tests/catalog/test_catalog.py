@@ -239,7 +239,13 @@ def test_a_check_is_routed_to_a_section_that_its_skill_has() -> None:
         ("host.clock_sync", "image"),
         ("host.cpu_governor", "image"),
         ("host.job_leftovers", "job"),
+        ("network.nccl_correct", "hardware"),  # wrong sums, as gpu.exact_collective
+        ("network.pairwise_correct", "hardware"),
+        ("run.comm_exposed", "job"),  # overlap is code
         ("run.data_wait", "job"),
+        ("run.held_up", "job"),  # garbage collection, limits of a container
+        ("run.init_time", "job"),
+        ("run.slow_clock", "hardware"),
         ("storage.mounts_writable", "storage"),
     ],
 )

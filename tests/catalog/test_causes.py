@@ -53,6 +53,24 @@ def test_what_proves_a_sign_is_a_check(sign: causes.Sign) -> None:
         assert [name for name in NAMES if word in name.partition(".")[2]], word
 
 
+@pytest.mark.parametrize(
+    ("sign", "check"),
+    [
+        ("no_queue_pair", "roce_settings"),  # GIDs
+        ("no_ipv6_address", "nameservers"),
+        ("no_route", "nameservers"),
+        ("no_route", "own_name"),
+        ("not_registered", "efa_gdr"),
+        ("not_ready", "version_compat"),  # the driver and libcuda; gpu_driver is about nouveau
+        ("driver_upgraded", "version_compat"),
+        ("old_driver", "version_compat"),
+        ("script_lost", "root_volume"),  # slurmd's spool is in /var
+    ],
+)
+def test_a_sign_names_a_check_of_what_it_means(sign: str, check: str) -> None:
+    assert check in causes.signs()[sign].proof.split(" or ")
+
+
 def test_evidence_is_of_checks_of_the_kernel_log() -> None:
     known = {form.check for form in log_forms().values()}
     rows = document(causes.FILE)["evidence"]

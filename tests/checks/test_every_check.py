@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.all_checks import all_checks, node_checks, occasions
 from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
@@ -148,3 +149,33 @@ def test_what_helps_a_node_of_unknown_type_is_said_in_the_words_of_who_asks() ->
     assert (
         by_slurm == "the instance type is unknown; set instance_type in slurm.toml, or gpus under [expect] in a policy"
     )
+
+
+# What nvidia-smi's manual lists for -d; it has no PCIE.
+DISPLAYED = {
+    *("MEMORY", "UTILIZATION", "ECC", "TEMPERATURE", "POWER", "CLOCK", "COMPUTE", "PIDS", "PERFORMANCE"),
+    *("SUPPORTED_CLOCKS", "PAGE_RETIREMENT", "ACCOUNTING", "VOLTAGE", "ROW_REMAPPER", "GSP_FIRMWARE_VERSION"),
+}
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in all_checks().items()])
+def test_nvidia_smi_takes_the_options_that_a_check_names(check: Check) -> None:
+    commands = re.findall(r"nvidia-smi(?: -[^;|,)]*(?:,\S+)*)*", f"{check.route.evidence}; {check.route.remedy}")
+    displayed = {
+        kind for command in commands for kinds in re.findall(r"-d ([A-Z_,]+)", command) for kind in kinds.split(",")
+    }
+    assert displayed <= DISPLAYED
+    assert [command for command in commands if "--query-" in command and "--format=csv" not in command] == []
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_lspci_takes_one_device_and_shows_capabilities_to_root_only(check: Check) -> None:
+    commands = re.findall(r"(?:sudo )?lspci[^;|)]*", check.route.evidence)
+    assert [command for command in commands if command.count(" -d ") > 1] == []
+    assert [command for command in commands if " -vv" in command and not command.startswith("sudo ")] == []
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_command_to_see_it_by_hand_names_the_file_of_each_value(check: Check) -> None:
+    commands = [command for command in check.route.evidence.split("; ") if "| uniq -c" not in command]
+    assert [command for command in commands if re.search(r"\bcat [^|]*[*{]", command)] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.node import Node
 from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 from tests.evidence.kernel_log.logged import node, result, verdict
@@ -138,3 +140,19 @@ HEALTHY = (
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_healthy_log_says_nothing(check: str) -> None:
     assert verdict(check, node(*((float(at), line) for at, line in enumerate(HEALTHY)))) is Verdict.PASS
+
+
+SEARCHED = re.compile(r"(?:journalctl -k -b|dmesg) \| grep (?:-(i?)E |-(i) |)(?:'([^']+)'|(\S+))")
+
+
+@pytest.mark.parametrize("check", sorted({form.check for form in log_forms().values() if form.check}))
+def test_the_command_to_see_it_by_hand_prints_each_line_that_the_check_evaluates(check: str) -> None:
+    searched = SEARCHED.search(node_checks()[check].route.evidence)
+    assert searched
+    in_any_case, pattern = searched[1] or searched[2], searched[3] or searched[4]
+    prints = re.compile(pattern, re.IGNORECASE if in_any_case else 0).search
+    lines = [
+        f"Nov 21 07:52:00 gpu001 kernel: {line.text}" for line in KNOWN_LINES if log_forms()[line.form].check == check
+    ]
+    assert lines
+    assert [line for line in lines if not prints(line)] == []

@@ -62,6 +62,11 @@ def test_as_many_infiniband_devices_are_expected_as_lines_name(tmp_path: Path) -
             "host.mce_edac: from the kernel itself: mcelog need not run (there only on 'n1': here",
         ),
         ("* || check_ps_service -u root -S sshd", "host.services: by what systemd knows"),
+        (
+            '* || check_dmi_data_match -t "BIOS Information" "Version: 2.1"',
+            "host.firmware_uniform: of DMI only the BIOS's",
+        ),
+        ("* || check_gpu_xgmi", "NOT COVERED: of AMD's GPUs only the kernel log is read"),
         ("* || check_ps_service -r crond", "NOT COVERED: a unit of systemd's that fails is a concern"),
         ("* || check_ps_loadavg $((2*HW_CORES))", "NOT COVERED: load says nothing of a node in use"),
         ('* || check_of_site "a', "NOT COVERED: not known as a check of NHC's"),

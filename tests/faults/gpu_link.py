@@ -243,7 +243,7 @@ FAULTS = (
         "PCIe replays by the thousand",
         lambda image: with_nvml(image, gpu=2, pcie_replays=1001),
         {"gpu.pcie_errors": CONCERN},
-        "0000:75:00.0: 1001 PCIe replays since boot; expected at most 1000",
+        "0000:75:00.0: 1001 PCIe replays since its reset; expected at most 1000",
     ),
     Fault(
         "PCIe replays that cannot be read",

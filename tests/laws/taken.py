@@ -45,9 +45,6 @@ ROWS: Mapping[str, Taken] = {
     "devices may be missing while a node has just booted": Taken(
         ("gpu.gpu_count", "network.efa_count"), ANY, JUST_BOOTED
     ),
-    "what was counted since boot was counted in a minute": Taken(
-        ("gpu.corrected_ecc_rate",), ("each day",), JUST_BOOTED
-    ),
     "a GPU that a process holds is not idle, and its memory has an owner": Taken(
         ("gpu.no_leftover_processes", "gpu.temperature", "host.shm_leftovers"),
         ("nobody owns", "all of them idle", "a killed job", "slow under load", "its slowdown temperature"),

@@ -95,7 +95,7 @@ def test_vpc_endpoints(cluster: ClusterFacts) -> None:
 
 
 @mark.hyperpod_node_debugger("C")
-@evidence("aws service-quotas list-service-quotas --service-code sagemaker | vpc | ec2")
+@evidence("for S in sagemaker vpc ec2; do aws service-quotas list-service-quotas --service-code $S; done")
 def test_service_quotas(cluster: ClusterFacts) -> None:
     """Service quotas.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -123,7 +124,9 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
     late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     seen = [
-        f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late
+        f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds "
+        f"{number_of(pod.accelerators, 'accelerator')}"
+        for pod in late
     ]
     fail_if(seen, f"{_first(seen)}; expected pods that terminate")
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])

@@ -98,7 +98,7 @@ def evaluate_nouveau(node: Node, *, has_gpus: bool) -> None:
     concern_if("nouveau" in modules and (has_gpus or DRIVER in modules), f"{seen}; expected not loaded")
 
 
-@evidence("nvidia-smi topo -m; cat /sys/bus/pci/devices/*/numa_node")
+@evidence("nvidia-smi topo -m; grep . /sys/bus/pci/devices/*/numa_node")
 def test_gpu_numa(node: Node) -> None:
     """GPU NUMA nodes.
 
@@ -221,7 +221,10 @@ def on_one_board(node: Node, serials: Counter[str]) -> int:
     return ON_ONE_BOARD if is_tray or is_even else 1
 
 
-@evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
+@evidence(
+    "nvidia-smi --query-gpu=index,name,vbios_version,memory.total,enforced.power.limit,power.default_limit,"
+    "clocks.max.graphics,mig.mode.current,pcie.link.gen.max,pcie.link.width.max --format=csv"
+)
 def test_gpu_uniform(node: Node) -> None:
     """GPUs compared with the group.
 

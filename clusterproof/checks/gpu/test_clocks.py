@@ -23,7 +23,7 @@ MIN_TO_COMPARE = 3  # GPUs of which one can be the odd one
 
 
 @mark.prolog
-@evidence("nvidia-smi -q -d PERFORMANCE; sleep 1; nvidia-smi -q -d PERFORMANCE | grep -A5 Counters")
+@evidence("nvidia-smi -q -d CLOCK,PERFORMANCE,UTILIZATION; sleep 1; nvidia-smi -q -d PERFORMANCE | grep -A5 Counters")
 def test_no_throttle(gpu: Gpu, node: Node) -> None:
     """GPU clock throttling.
 

@@ -129,7 +129,7 @@ def test_fabric_manager(node: Node) -> None:
     """Fabric manager.
 
     On instance types with NVSwitches in the node, fabric manager must run at exactly the driver's version, or CUDA does
-    not start on more than one GPU. On NVL72, the rack runs it instead of the trays.
+    not start (error 802, system not yet initialized). On NVL72, the rack runs it instead of the trays.
 
     Remedy (restore service): Start nvidia-fabricmanager; install the version that matches the driver.
     """

@@ -155,7 +155,7 @@ def test_pcie_acs(node: Node) -> None:
             concern_if(redirects, f"{seen}; expected these off")
 
 
-@evidence("cat /sys/bus/pci/devices/*/iommu_group/type; cat /proc/cmdline")
+@evidence("grep . /sys/bus/pci/devices/*/iommu_group/type; cat /proc/cmdline")
 def test_pcie_iommu(node: Node) -> None:
     """IOMMU mode of GPUs and network devices.
 

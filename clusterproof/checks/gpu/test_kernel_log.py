@@ -48,7 +48,7 @@ def test_no_xid(node: Node) -> None:
     require_meaning(node)
 
 
-@evidence("journalctl -k -b | grep SXid")
+@evidence("journalctl -k -b | grep nvidia-nvswitch")
 def test_no_sxid(node: Node) -> None:
     """NVSwitch SXid errors.
 

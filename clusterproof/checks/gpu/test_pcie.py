@@ -27,7 +27,10 @@ pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 
 @mark.prolog
-@evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current --format=csv")
+@evidence(
+    "nvidia-smi --query-gpu=index,utilization.gpu,"
+    "pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max --format=csv"
+)
 def test_pcie_link(gpu: Gpu, node: Node) -> None:
     """GPU PCIe link.
 
@@ -97,7 +100,9 @@ def has_no_nvlink(node: Node) -> bool:
         return not any(readings(gpu, "nvlinks")[0] for gpu in node.gpus)
 
 
-@evidence("grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -i replays")
+@evidence(
+    "grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -E '^GPU|Replays'; lspci | grep 'rev ff'"
+)
 def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     """PCIe error counters.
 
@@ -123,9 +128,9 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
         counts["replays"] = replays_of(pci_device, node)
     fail_if(counts.get("fatal"), f"{counts.get('fatal')} fatal PCIe errors; expected 0")
     concern_if(counts.get("nonfatal"), f"{counts.get('nonfatal')} uncorrected PCIe errors; expected 0")
-    for kind, what in (("correctable", "correctable errors"), ("replays", "replays")):
+    for kind, what in (("correctable", "correctable errors since boot"), ("replays", "replays since its reset")):
         count, most = counts.get(kind) or 0, node.threshold(f"pcie.{kind}_concern")
-        concern_if(count > most, f"{count} PCIe {what} since boot; expected at most {most:.0f}")
+        concern_if(count > most, f"{count} PCIe {what}; expected at most {most:.0f}")
     if set(counts.values()) <= {None}:
         not_applicable("neither the kernel nor a driver counts this device's PCIe errors")
 
@@ -146,7 +151,10 @@ def replays_of(pci_device: PciDevice, node: Node) -> int | None:
     raise Incomplete("no GPU answers at this address", cause)
 
 
-@evidence("lspci -vv -d 10de: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/{current,max}_link_width")
+@evidence(
+    "sudo lspci -vv -d 10de: | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; "
+    "grep . /sys/bus/pci/devices/*/{current,max}_link_width"
+)
 def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
     """GPU PCIe lanes on the bus.
 

@@ -45,7 +45,8 @@ def test_persistence_mode(gpu: Gpu, node: Node) -> None:
 def test_compute_mode(gpu: Gpu, node: Node) -> None:
     """Compute mode.
 
-    In an exclusive or prohibited mode, programs that share a GPU, MPS and some profilers fail.
+    In an exclusive mode a second process on a GPU fails, unless MPS lets them share it; in the prohibited mode each
+    does.
 
     Remedy (fix configuration): nvidia-smi -c DEFAULT, unless the site wants this mode.
     """
@@ -54,7 +55,7 @@ def test_compute_mode(gpu: Gpu, node: Node) -> None:
     deviates_if(mode, node, f"compute mode is {named}; expected default")
 
 
-@evidence("nvidia-smi --query-gpu=index,ecc.mode.current --format=csv")
+@evidence("nvidia-smi --query-gpu=index,ecc.mode.current,ecc.mode.pending --format=csv")
 def test_ecc_mode(gpu: Gpu, node: Node) -> None:
     """ECC mode.
 
@@ -90,13 +91,15 @@ def test_application_clocks(gpu: Gpu, node: Node) -> None:
     )
 
 
-@evidence("nvidia-smi --query-gpu=index,mig.mode.current --format=csv")
+@evidence("nvidia-smi --query-gpu=index,mig.mode.current,mig.mode.pending --format=csv")
 def test_mig_uniform(node: Node) -> None:
     """MIG mode within a node.
 
-    A change of mode takes effect at the next reset of the GPU. A GPU that cannot be partitioned is ignored.
+    On Ampere a change of mode takes effect at the next reset of the GPU. Since Hopper it does so at once, and lasts
+    until the driver is unloaded. A GPU that cannot be partitioned is ignored.
 
-    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), then reset them.
+    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), and reset those of
+    Ampere. Since Hopper, set it at every boot.
     """
     modes: dict[str, bool] = {}
     for gpu in gpus_with_mig(node):
@@ -163,7 +166,7 @@ def vbios_of(node: Node) -> Values:
     return {model: " and ".join(sorted({*versions.values()})) for model, versions in vbios_by_model(node).items()}
 
 
-@evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")
+@evidence("nvidia-smi --query-gpu=index,power.limit,enforced.power.limit,power.default_limit --format=csv")
 def test_power_limit(gpu: Gpu, node: Node) -> None:
     """GPU power limit.
 

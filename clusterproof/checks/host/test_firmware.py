@@ -23,8 +23,8 @@ MIN_PARTS = 3  # of a model: of two nobody says which is the odd one
 
 @mark.hyperpod_version_checker
 @evidence(
-    "cat /sys/class/dmi/id/b*_{name,version} /sys/devices/platform/ipmi_bmc.0/firmware_revision "
-    "/sys/class/nvme/*/firmware_rev; nvidia-smi --query-gpu=inforom.img"
+    "grep . /sys/class/dmi/id/b*_{name,version} /sys/devices/platform/ipmi_bmc.0/firmware_revision "
+    "/sys/class/nvme/*/firmware_rev; nvidia-smi --query-gpu=index,inforom.img --format=csv"
 )
 def test_firmware_uniform(node: Node) -> None:
     """Firmware compared within the node and with the group.

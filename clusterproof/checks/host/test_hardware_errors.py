@@ -27,7 +27,8 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 
 @mark.hyperpod_node_debugger("F")
 @evidence(
-    "journalctl -k -b | grep -E 'EDAC|Hardware Error|Memory fail'; grep . /sys/devices/system/edac/mc/mc*/*_count; "
+    "journalctl -k -b | grep -iE 'EDAC|hardware (error|memory)|memory failure|soft.?offlin|SError|external abort"
+    "|NMI: |NMI rec'; grep . /sys/devices/system/edac/mc/mc*/*_count; "
     "grep HardwareCorrupted /proc/meminfo"
 )
 def test_mce_edac(node: Node) -> None:

@@ -35,7 +35,7 @@ CRASHES = ("segf", "general", "other")  # classes of lines that were left out
 @mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("I")
-@evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|fork rejected'")
+@evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|deadlock|fork rejected|file-max'")
 def test_no_oom_kill(node: Node) -> None:
     """Out-of-memory kills.
 
@@ -65,7 +65,10 @@ def test_no_oom_kill(node: Node) -> None:
 @mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("G")
-@evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error|DPC|Slot|DMAR|AMD-Vi|arm-smmu'")
+@evidence(
+    "journalctl -k -b | grep -E 'AER|PCIe Bus Error|DPC|rp_pio|Slot|retraining|Link Active|power state|not ready"
+    "|DMAR|AMD-Vi|[A-Z] device=|arm-smmu'"
+)
 def test_pcie_aer(node: Node) -> None:
     """PCIe errors (AER).
 
@@ -127,7 +130,7 @@ def test_segfaults(node: Node) -> None:
 @mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("N")
-@evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall|blocked.*for more than'")
+@evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall|kthread starved|blocked.*for more than'")
 def test_lockups(node: Node) -> None:
     """CPU lockups and hung tasks.
 
@@ -157,7 +160,8 @@ def _crashed(event: Segfault) -> str:
 
 @mark.hyperpod_node_debugger("N")
 @evidence(
-    "journalctl -k -b | grep -E 'BUG:|kernel BUG at|Oops|general protection fault,|corruption|unstable|nobody cared'"
+    "journalctl -k -b | grep -E 'BUG|Oops|: [0-9a-f]+ \\[#[0-9]|general protection fault,|Unable to handle|panic"
+    "|corruption|refcount_t|WARNING: CPU|unstable|nobody cared|IPMI|ipmi'"
 )
 def test_kernel_oops(node: Node) -> None:
     """Kernel Oops.

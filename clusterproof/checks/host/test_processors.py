@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.marks import mark
@@ -19,11 +20,15 @@ SMT_OFF = ("off", "forceoff")
 MHZ = 1000  # kHz
 WITHOUT_BOOST = "acpi-cpufreq"  # whose limit is the base frequency, since Linux 5.11 below what it says of the CPU
 ARM = ("aarch64", "arm64")
+ONE_THREAD = re.compile(r"(?:[cmr][78]a|hpc\d\w*|t2)\..+")  # types of one thread per core: EC2 user guide, CPU options
 
 
 @mark.ami
 @mark.hyperpod_performance_debugger("A")
-@evidence("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c")
+@evidence(
+    "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c; "
+    "grep . /sys/devices/system/cpu/cpufreq/policy*/{scaling,cpuinfo}_max_freq"
+)
 def test_cpu_governor(node: Node) -> None:
     """CPU frequency governor.
 
@@ -37,7 +42,7 @@ def test_cpu_governor(node: Node) -> None:
     """
     policies = node.processors.policies
     if not policies:
-        not_applicable("no cpufreq: the hypervisor sets the frequency, not the kernel")
+        not_applicable("no cpufreq: the hypervisor or the firmware sets the frequency, not the kernel")
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
     fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
@@ -124,8 +129,9 @@ def test_cpus_online(node: Node) -> None:
 def test_thread_siblings(node: Node) -> None:
     """Hyper-threading.
 
-    EC2's x86 instance types have two threads per core unless ThreadsPerCore, the CPU options or the kernel change that.
-    With one, data loaders have half the CPUs, and Slurm drains the node if slurm.conf counts all of them.
+    EC2's x86 instance types have two threads per core unless ThreadsPerCore, the CPU options or the kernel change that;
+    M7a, C7a, R7a and their successors, T2 and the HPC types always have one. Where there should be two, one leaves data
+    loaders half the CPUs, and Slurm drains the node if slurm.conf counts all of them.
 
     Remedy (fix configuration): If that is not intended, set ThreadsPerCore=2 for the instance group, or remove nosmt
     from the kernel command line.
@@ -133,6 +139,8 @@ def test_thread_siblings(node: Node) -> None:
     cpus = node.processors
     if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
         not_applicable("only EC2's x86 instance types are known to have two threads per core")
+    if ONE_THREAD.fullmatch(node.type_name):
+        not_applicable(f"{node.type_name} always has one thread per core")
     due = int(node.threshold("cpu.threads_per_core"))
     if cpus.threads_per_core != due:
         smt = known(lambda: cpus.smt, "")
@@ -142,11 +150,11 @@ def test_thread_siblings(node: Node) -> None:
 
 @mark.ami
 @mark.hyperpod_performance_debugger("A")
-@evidence("cpupower idle-info; cat /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
+@evidence("cpupower idle-info; grep . /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
 def test_c_states(node: Node) -> None:
     """CPU sleep states.
 
-    A CPU that waits for the network or a GPU goes to sleep. Waking from C6 takes tens of microseconds each time.
+    A CPU that waits for the network or a GPU goes to sleep. Waking from C6 takes a hundred microseconds and more.
 
     Remedy (fix configuration): Boot with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the states at boot
     (cpupower idle-set -D 10).

@@ -20,7 +20,7 @@ WORDS = {"0": "off", "1": "on"}
 
 
 @mark.hyperpod_node_debugger("I")
-@evidence("numactl --hardware; cat /sys/bus/pci/devices/*/numa_node")
+@evidence("numactl --hardware; grep . /sys/bus/pci/devices/*/numa_node")
 def test_numa(node: Node) -> None:
     """NUMA layout.
 
@@ -183,7 +183,7 @@ def test_clock_sync(node: Node) -> None:
 
 
 @mark.hyperpod_performance_debugger("A")
-@evidence("cat /sys/devices/system/clocksource/clocksource0/{current,available}_clocksource")
+@evidence("grep . /sys/devices/system/clocksource/clocksource0/{current,available}_clocksource")
 def test_clocksource(node: Node) -> None:
     """Kernel clock source.
 

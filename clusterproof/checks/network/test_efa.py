@@ -103,7 +103,7 @@ def _seen(node: Node) -> dict[str, str]:
 
 
 @mark.hyperpod_node_debugger("A")
-@evidence("cat /sys/class/infiniband/*/ports/1/state /sys/class/infiniband/*/ports/1/phys_state")
+@evidence("grep . /sys/class/infiniband/*/ports/1/state /sys/class/infiniband/*/ports/1/phys_state")
 def test_efa_port_active(efa_device: RdmaDevice) -> None:
     """EFA port state.
 
@@ -123,7 +123,7 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
 
 
 @mark.hyperpod_node_debugger("A")
-@evidence("cat /sys/class/infiniband/*/ports/1/rate")
+@evidence("grep . /sys/class/infiniband/*/ports/1/rate")
 def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     """EFA port speed.
 

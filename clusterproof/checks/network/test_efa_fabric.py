@@ -31,7 +31,7 @@ LIMITS: Mapping[str, str] = {
 
 
 @mark.ami
-@evidence("cat /sys/class/infiniband/*/device/p2p; cat /sys/module/nvidia/taint")
+@evidence("grep . /sys/class/infiniband/*/device/p2p; cat /sys/module/nvidia/taint")
 def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     """GPUDirect RDMA over EFA.
 

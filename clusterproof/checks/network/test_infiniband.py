@@ -67,7 +67,7 @@ def _counted_in_group(node: Node) -> Iterable[str]:
 
 
 @mark.prolog
-@evidence("ibstat; cat /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate")
+@evidence("ibstat; grep . /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate")
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand or RoCE port state and speed.
 
@@ -272,7 +272,7 @@ def _by_name(node: Node, read: Callable[[Port], str | None]) -> Values:
 _uses, _rates, _states = (partial(_by_name, read=read) for read in (_use, _rate, _state))
 
 
-@evidence("cat /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
+@evidence("grep . /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
 def test_ib_link_layer(node: Node) -> None:
     """InfiniBand port link layer.
 

@@ -14,7 +14,10 @@ pytestmark = [mark.network, mark.preflight]
 
 @mark.ami
 @mark.hyperpod_node_debugger("D")
-@evidence("curl -si -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'")
+@evidence(
+    "curl -si http://169.254.169.254/latest/meta-data/; "
+    "curl -si -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'"
+)
 def test_imds_v2(node: Node) -> None:
     """Instance metadata service.
 
@@ -38,7 +41,10 @@ def test_imds_v2(node: Node) -> None:
 
 @mark.prolog
 @mark.hyperpod_node_debugger("F")
-@evidence("curl -s http://169.254.169.254/latest/meta-data/events/maintenance/scheduled -H $TOKEN")
+@evidence(
+    "T=$(curl -s -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'); "
+    'curl -s -H "X-aws-ec2-metadata-token: $T" http://169.254.169.254/latest/meta-data/events/maintenance/scheduled'
+)
 def test_scheduled_events(node: Node) -> None:
     """Scheduled events of the instance.
 

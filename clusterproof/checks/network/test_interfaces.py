@@ -22,7 +22,7 @@ ENA, MTUS = "ena", "MTUs"
 
 
 @mark.hyperpod_node_debugger("A")
-@evidence("ip -br link; cat /sys/class/net/*/carrier")
+@evidence("ip -br link; grep . /sys/class/net/*/carrier")
 def test_interfaces_up(node: Node) -> None:
     """Network interface state.
 
@@ -46,7 +46,7 @@ def test_interfaces_up(node: Node) -> None:
 
 
 @mark.hyperpod_performance_debugger("A")
-@evidence("ip -br link show; cat /sys/class/net/*/mtu")
+@evidence("ip -br link show; grep . /sys/class/net/*/mtu")
 def test_mtu(node: Node) -> None:
     """Network interface MTU.
 
@@ -75,7 +75,7 @@ def test_mtu(node: Node) -> None:
 
 
 @mark.hyperpod_node_debugger("E")
-@evidence("cat /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
+@evidence("grep . /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
 def test_nic_uniform(node: Node) -> None:
     """Network devices compared with the group.
 

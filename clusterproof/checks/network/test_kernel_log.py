@@ -14,7 +14,7 @@ pytestmark = [mark.network, mark.preflight]
 @mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("A")
-@evidence("journalctl -k -b | grep -E ' efa [0-9a-f:.]+|infiniband rdmap'")
+@evidence("journalctl -k -b | grep -E ' efa [0-9a-f:.]+|infiniband (rdmap|efa_)'")
 def test_efa_driver_errors(node: Node) -> None:
     """EFA driver errors.
 
@@ -56,7 +56,10 @@ def test_ena_driver_errors(node: Node) -> None:
 
 @mark.prolog
 @mark.hyperpod_node_debugger("A")
-@evidence("journalctl -k -b | grep -E 'mlx5_core|bnxt_en|NETDEV WATCHDOG'; mlxfwmanager --query; ethtool -i ens1f0")
+@evidence(
+    "journalctl -k -b | grep -E 'mlx[45]_core|bnxt_en| (ice|i40e|ixgbe|igb|igc|e1000e) |NETDEV WATCHDOG"
+    "|transmit timeout'; mlxfwmanager --query; ethtool -i ens1f0"
+)
 def test_nic_driver_errors(node: Node) -> None:
     """Network adapter errors.
 
@@ -72,7 +75,10 @@ def test_nic_driver_errors(node: Node) -> None:
 
 
 @mark.hyperpod_node_debugger("O")
-@evidence("journalctl -k -b | grep -E 'table overflow|table full'; sysctl net.ipv4.neigh.default.gc_thresh3")
+@evidence(
+    "journalctl -k -b | grep -E 'table (overflow|full)|TCP: (out of|too many)|unregister_netdevice'; "
+    "sysctl net.ipv4.neigh.default.gc_thresh3"
+)
 def test_kernel_tables(node: Node) -> None:
     """Kernel network tables.
 
@@ -88,7 +94,9 @@ def test_kernel_tables(node: Node) -> None:
 
 
 @mark.hyperpod_node_debugger("A")
-@evidence("journalctl -k -b | grep -E 'mlx5_core.*(Link|Cable)|NIC Link is|link status definitely'; ibstat")
+@evidence(
+    "journalctl -k -b | grep -iE 'mlx5_core.*cable|link (is )?(up|down)|link status|any active interface'; ibstat"
+)
 def test_link_flaps(node: Node) -> None:
     """Network link flaps.
 

@@ -18,7 +18,10 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 
 @mark.prolog
-@evidence("lspci -vv -d 15b3: -d 1d0f: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/current_link_*")
+@evidence(
+    "(sudo lspci -vv -d 15b3:; sudo lspci -vv -d 1d0f:) | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; "
+    "grep . /sys/bus/pci/devices/*/{current,max}_link_*"
+)
 def test_nic_link(node: Node) -> None:
     """Network device PCIe link.
 

@@ -24,7 +24,7 @@ pytestmark = [mark.perf]
 
 @mark.gpu
 @mark.hyperpod_node_debugger("G")
-@evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
+@evidence("nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce device_to_device_memcpy_read_ce")
 def test_gpu_bandwidth(node: Node) -> None:
     """GPU copy bandwidth.
 
@@ -32,8 +32,9 @@ def test_gpu_bandwidth(node: Node) -> None:
     missing, PyTorch. A single slow GPU points to its PCIe link or NVLinks; whole nodes are compared with the rest of
     their group.
 
-    Remedy (investigate): Check that GPU's links (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything else
-    is using it. Run the check again; if the GPU stays slow, reset it, then replace the node.
+    Remedy (investigate): Check that GPU's links (nvidia-smi nvlink -s, and nvidia-smi
+    --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv while it copies) and whether anything else is
+    using it. Run the check again; if the GPU stays slow, reset it, then replace the node.
     """
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
@@ -202,7 +203,9 @@ def test_efa_loopback(node: Node) -> None:
 
 @mark.storage
 @mark.hyperpod_performance_debugger("B")
-@evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
+@evidence(
+    "fio --name=x --directory=DIR --rw=write --bs=1M --size=512M --numjobs=8 --thread --direct=1; again with --rw=read"
+)
 def test_fs_bandwidth(node: Node) -> None:
     """File system bandwidth.
 

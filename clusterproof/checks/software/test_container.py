@@ -31,7 +31,10 @@ OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 COMPATIBLE = re.compile("/(cuda-)?compat/")  # CUDA's forward compatibility, whose libcuda is newer, and conda's
 
 
-@evidence("ls -l /dev/nvidia* /dev/infiniband; nvidia-smi -L; cat /sys/fs/cgroup/devices.list")
+@evidence(
+    "ls -l /dev/nvidia* /dev/infiniband; nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES; "
+    "for file in /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm /dev/infiniband/uverbs*; do true <$file; done"
+)
 def test_container_devices(node: Node) -> None:
     """Devices of the job's container.
 
@@ -210,9 +213,10 @@ def test_container_libraries(node: Node) -> None:
     from before a driver upgrade; the others belong to the *image*. A library from the node does not load if it needs a
     newer glibc than the image has.
 
-    Remedy (fix configuration): For runtime, regenerate the CDI specification (nvidia-ctk cdi generate), restart the
-    container, and set NVIDIA_DRIVER_CAPABILITIES=compute,utility. For image, remove the driver's libraries from it, use
-    a base image as new as the node's libraries, or install the network plug-in in the image.
+    Remedy (fix configuration): For runtime, regenerate the CDI specification (nvidia-ctk cdi generate
+    --output=/etc/cdi/nvidia.yaml), restart the container, and set NVIDIA_DRIVER_CAPABILITIES=compute,utility. For
+    image, remove the driver's libraries from it, use a base image as new as the node's libraries, or install the
+    network plug-in in the image.
     """
     inside = container.of(node)
     libraries, has_gpus = inside.libraries, known(lambda: has_file_of_gpu(inside), None)

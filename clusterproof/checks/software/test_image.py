@@ -174,8 +174,8 @@ def test_container_runtime(node: Node) -> None:
     containerd and docker need NVIDIA's container toolkit and its configuration; /etc/enroot needs enroot; and every
     plug-in in Slurm's plugstack.conf must exist, or jobs do not start.
 
-    Remedy (fix configuration): Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis,
-    whichever is missing.
+    Remedy (fix configuration): Install what is missing: enroot, pyxis, or the NVIDIA container toolkit, and configure
+    it (nvidia-ctk runtime configure --runtime=containerd, or docker), then restart the runtime.
     """
     image = node.image
     programs, enroot = known(lambda: image.programs, None), known(lambda: image.enroot, False)

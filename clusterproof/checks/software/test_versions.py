@@ -96,8 +96,9 @@ def test_version_compat(node: Node) -> None:
     """Version compatibility.
 
     The driver in the kernel and libcuda must have the same version; a CUDA toolkit needs a driver that is not too old;
-    each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module. Fabric
-    manager must have the driver's version too; it is compared here if NVML does not report the driver.
+    each EFA installer needs a minimum version of aws-ofi-nccl; Grace Hopper and Blackwell GPUs need NVIDIA's open
+    kernel module. Fabric manager must have the driver's version too; it is compared here if NVML does not report the
+    driver.
 
     Remedy (fix configuration): Install the expected version. If driver and libcuda differ, reboot: a new driver was
     installed while the old one is still loaded.
@@ -112,7 +113,8 @@ def installed_version(node: Node, component: str) -> str:
     """A component's version. Raises NotApplicable if the node does not have it, Incomplete if it is unread."""
     installed = node.software.version(component)
     if installed is None:
-        not_applicable("neither NVIDIA's driver nor EFA's software is here")
+        missing = "NVIDIA's driver" if component == "driver" else readable(component)
+        not_applicable(f"nothing to compare: {missing} is not installed here")
     return installed
 
 
@@ -174,7 +176,7 @@ def kernel_module(node: Node) -> None:
     """Compare the GPU model with the kernel module: open or proprietary."""
     model, driver = gpu_model(node), known(lambda: f" {installed_version(node, 'driver')}", "")
     if not compatibility.kernel_module_needed(model):
-        not_applicable(f"{model or 'this'} GPUs work with either kernel module")
+        not_applicable(f"{model} GPUs work with either kernel module" if model else f"{node.type_name} has no GPU")
     if not node.nvidia_taint:
         incomplete(f"it is unknown whether NVIDIA's kernel module{driver} is the open or the closed one")
     seen = f"{model} GPUs with NVIDIA's closed kernel module{driver}"

@@ -18,7 +18,7 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog]
 
 
 @mark.hyperpod_performance_debugger("B")
-@evidence("journalctl -k -b | grep -E 'Lustre(Error)?:|nfs: server|libceph|beegfs: mount'")
+@evidence("journalctl -k -b | grep -E 'Lustre|LNet|nfs: server|NFS: |libceph|beegfs: mount'")
 def test_file_system_errors(node: Node) -> None:
     """File server connections.
 
@@ -34,7 +34,8 @@ def test_file_system_errors(node: Node) -> None:
 
 @mark.hyperpod_node_debugger("F")
 @evidence(
-    "journalctl -k -b | grep -E 'EXT4-fs|XFS|nvme|I/O (error|failure)|Aborting journal|md/raid|device-mapper'; "
+    "journalctl -k -b | grep -E 'EXT4-fs|JBD2|journal on|XFS|BTRFS|nvme|I/O (error|failure)|error, dev|swap-device"
+    "|device-mapper|md[:/]| (sd|ata)[ 0-9]|megaraid|mpt[23]sas|smartpqi|hpsa'; "
     "dmesg -l err,crit"
 )
 def test_disk_errors(node: Node) -> None:

@@ -125,7 +125,10 @@ def test_lustre_striping(node: Node) -> None:
 
 
 @mark.ami
-@evidence("lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age")
+@evidence(
+    "lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age; "
+    "grep . /sys/module/ptlrpc/parameters/ptlrpcd_per_cpt_max /sys/module/ksocklnd/parameters/credits"
+)
 def test_lustre_tuning(node: Node) -> None:
     """Lustre client tuning.
 
@@ -133,7 +136,8 @@ def test_lustre_tuning(node: Node) -> None:
     many vCPUs. Larger values are fine.
 
     Remedy (fix configuration): Set them in the lifecycle script (lctl set_param), as FSx's performance tips describe:
-    they are lost at the next mount.
+    they are lost at the next mount. ptlrpcd_per_cpt_max and credits are options of the modules ptlrpc and ksocklnd: set
+    them in /etc/modprobe.d, unmount, lustre_rmmod, and mount again.
     """
     path = known(lambda: node.lustre_mounts[0].path, "the file system")
     if known(lambda: node.is_outside_ec2, False):

@@ -58,7 +58,7 @@ POD_FAULTS = (
         "a pod that does not terminate",
         lambda reports: job(reports, deleted=HALF_AN_HOUR_AGO),
         {"k8s_gpu_pods": FAIL},
-        "gpu001: train/worker-0 should have ended 30 min ago and holds 8; expected pods that terminate",
+        "gpu001: train/worker-0 should have ended 30 min ago and holds 8 accelerators; expected pods that terminate",
     ),
     KubernetesFault(
         "a process outside of any pod",

@@ -131,6 +131,22 @@ def test_uncorrected_errors_are_counted_by_kind_else_in_all(data: dict[str, obje
 
 
 @pytest.mark.parametrize(
+    ("uptime_s", "corrected", "message"),
+    [
+        (60.0, 1, ""),  # which would be 1440 a day
+        (300.0, 1000, ""),
+        (300.0, 1001, "1001 corrected ECC errors a day; expected at most 1000"),
+        (300.0, 300_301, "1001 corrected ECC errors a second; expected at most 1000"),
+        (2 * 86400.0, 2002, "1001 corrected ECC errors a day; expected at most 1000"),
+    ],
+)
+def test_a_few_corrected_errors_behind_boot_are_no_rate(uptime_s: float, corrected: int, message: str) -> None:
+    gpus = [{**GPU, "ecc_corrected_total": corrected}]
+    result = evaluated("gpu.corrected_ecc_rate", gpus=gpus, boot={"uptime_s": uptime_s})
+    assert result.message == (message and f"GPU 0: {message}")
+
+
+@pytest.mark.parametrize(
     ("check", "usual", "odd", "message"),
     [
         ("ecc_mode", {"ecc_enabled": True}, {"ecc_enabled": False}, "GPU 7: ECC is disabled; expected enabled"),

@@ -30,7 +30,7 @@ SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
         (256, {**PLENTY, "stack": None}, Verdict.CONCERN),
         (255, {**PLENTY, "stack": None}, Verdict.PASS),
         (256, {**PLENTY, "stack": 8388608}, Verdict.PASS),
-        (256, {**PLENTY, "stack": None, "memlock": 2**34}, Verdict.PASS),
+        (256, {**PLENTY, "stack": None, "memlock": 2**34}, Verdict.CONCERN),  # memlock has no part in it
     ],
 )
 def test_unlimited_stacks_worry_where_jobs_can_be_very_large(
@@ -178,6 +178,18 @@ def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
     nobody_knows = {"vendor": "", "product": "", "serial": ""}  # another kind of machine may well have one
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=nobody_knows).verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    "instance_type", ["m7a.2xlarge", "c8a.4xlarge", "r7a.metal-48xl", "hpc7a.96xlarge", "t2.large"]
+)
+def test_a_type_whose_cores_have_one_thread_may_have_one(instance_type: str) -> None:
+    cpus = {"online": "0-7", "present": "0-7", "smt": "notsupported", "info": {"cores": 8}, "machine": "x86_64"}
+    result = verdict_of("host.thread_siblings", cpus=cpus, platform={**EC2, "product": instance_type})
+    assert (result.verdict, result.message) == (
+        Verdict.NOT_APPLICABLE,
+        f"{instance_type} always has one thread per core",
+    )
 
 
 GIB = 2**20  # KiB

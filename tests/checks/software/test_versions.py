@@ -115,10 +115,22 @@ def test_each_clash_is_said_with_what_is_expected() -> None:
 
 @pytest.mark.parametrize(
     ("model", "needed"),
-    [("B200", "open"), ("GB300", "open"), ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "open"), ("H100", "")],
+    [
+        ("B200", "open"),
+        ("GB300", "open"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "open"),
+        ("NVIDIA GH200 480GB", "open"),
+        ("H100", ""),
+    ],
 )
-def test_blackwell_needs_the_open_kernel_module(model: str, needed: str) -> None:
+def test_grace_hopper_and_blackwell_need_the_open_kernel_module(model: str, needed: str) -> None:
     assert compatibility.kernel_module_needed(model) == needed
+
+
+@pytest.mark.parametrize("installed", [{}, {"efa_installer": "1.44.0"}])
+def test_what_is_not_installed_is_said_where_nothing_can_be_compared(installed: dict[str, str]) -> None:
+    result = evaluated(evidence(**installed), "version_compat")
+    assert (result.verdict, result.message) == (NA, "nothing to compare: NVIDIA's driver is not installed here")
 
 
 def test_every_kernel_module_of_the_catalogue_is_of_a_gpu_model_that_there_is() -> None:
