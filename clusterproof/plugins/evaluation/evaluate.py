@@ -142,7 +142,7 @@ ALL_PASSED = [_PASSED]
 
 
 def _outcome_types() -> tuple[type[BaseException], ...]:
-    return (Exception, *_pytest_outcomes())
+    return (Exception, SystemExit, *_pytest_outcomes())  # a check that calls sys.exit ends itself, not the run
 
 
 def _pytest_outcomes() -> tuple[type[BaseException], ...]:
