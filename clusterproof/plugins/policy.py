@@ -233,7 +233,7 @@ def _paths(table: Table, key: str) -> tuple[str, ...]:
     value = table.values.get(key, [])
     if not isinstance(value, list) or not all(isinstance(path, str) and path.startswith("/") for path in value):
         raise InventoryError(f"{table.where}: {key} is {value!r:.60}; expected a list of paths that begin with /")
-    return tuple(value)
+    return tuple(dict.fromkeys(f"/{'/'.join(filter(None, path.split('/')))}" for path in value))  # /fsx/ is /fsx
 
 
 def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:

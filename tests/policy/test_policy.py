@@ -82,6 +82,13 @@ def test_what_means_nothing_is_one_clear_line(tmp_path: Path, text: str, words: 
     assert "\n" not in str(refused.value)
 
 
+def test_a_path_is_read_as_the_kernel_reports_it(tmp_path: Path) -> None:
+    policy = policy_of(
+        tmp_path, '[mounts]\nexpected = ["/fsx/", "//home//users", "/fsx", "/"]\ncheckpoints = ["/fsx/c/"]'
+    )
+    assert (policy.mounts, policy.checkpoints) == (("/fsx", "/home/users", "/"), ("/fsx/c",))
+
+
 def test_its_own_file_stands_before_the_projects(tmp_path: Path) -> None:
     assert find_policy(None, tmp_path) is NO_POLICY
     (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
