@@ -149,6 +149,7 @@ def _instance_types(table: Table) -> dict[str, InstanceType]:
         row, name = table.table(str(key)), str(key).removeprefix("ml.")
         if name in rows:
             raise InventoryError(f"{table.where}: {name!r:.60} stands with and without ml.; expected one of them")
+        _refuse_negative(row)
         record = {"name": name, "source": "policy", **row.values}
         try:
             own = build(InstanceType, record, row.where, {"policy": "the site's own policy"})
@@ -157,6 +158,13 @@ def _instance_types(table: Table) -> dict[str, InstanceType]:
         known = PACKAGED.instance_type(name)
         rows[name] = replace(known, **{field: getattr(own, field) for field in record}) if known else own
     return rows
+
+
+def _refuse_negative(row: Table) -> None:
+    for name, value in row.values.items():
+        numbers = value if isinstance(value, list) else [value]
+        if any(isinstance(number, int) and number < 0 for number in numbers):
+            raise InventoryError(f"{row.where}: {name} is {value!r:.40}; expected no negative number")
 
 
 def _disabled(table: Table) -> dict[str, Disabled]:

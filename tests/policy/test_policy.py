@@ -65,6 +65,8 @@ REFUSED = [
     ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
     ('[instance_type.mine]\ngpus = "eight"', "gpus is 'eight'; expected"),
     ("[instance_type.mine]\ngpsu = 8", "unknown key 'gpsu'"),
+    ("[instance_type.mine]\ngpus = -8", "gpus is -8; expected no negative number"),
+    ("[instance_type.mine]\ntrays = [9, -18]", "trays is [9, -18]; expected no negative number"),
     ('[instance_type."ml.p5.48xlarge"]\ngpus = 8\n[instance_type."p5.48xlarge"]\nnvme = 7', "with and without ml."),
     ('[mounts]\nexpected = "/fsx"', "expected is '/fsx'; expected a list of paths"),
     ('[mounts]\nexpected = ["fsx"]', "expected a list of paths that begin with /"),
