@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.policy import NO_POLICY, Disabled, Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.watch.evaluator import KEPT, Evaluator
@@ -145,10 +147,20 @@ def test_of_a_visit_only_what_is_evaluated_again_is_kept(day: Day) -> None:
     assert kept.evidence.collectors.keys() <= KEPT
 
 
-def evaluator_of(*names: str) -> Evaluator:
+@pytest.mark.long
+def test_a_check_is_evaluated_again_once_its_exception_ends_while_the_watch_goes_on() -> None:
+    rule = Disabled("the cable comes on Monday", date(2020, 1, 31))
+    policy = Policy(disabled={"gpu.no_xid": rule}, day=(2020, 1, 31))
+    evaluator = evaluator_of("gpu001", policy=policy)
+    evaluator.logged("gpu001", [LogLine(5_000, 90_000.0, XID_79)])
+    _, results, _ = evaluator.reevaluate("gpu001", ["gpu.no_xid"])
+    assert [result.verdict for result in results.values()] == [Verdict.FAIL]
+
+
+def evaluator_of(*names: str, policy: Policy = NO_POLICY) -> Evaluator:
     """An evaluator that has visited these nodes."""
     targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
-    evaluator = Evaluator(Cluster("some", "ssh", targets), NO_POLICY)
+    evaluator = Evaluator(Cluster("some", "ssh", targets), policy)
     evaluator.evaluate_all({name: replace(evidence(), node=name) for name in names})
     return evaluator
 

@@ -97,6 +97,11 @@ class Policy:
 
         return date(*self.day)
 
+    def as_of_today(self) -> Policy:
+        """The policy on this day: a process that runs for days outlasts exceptions."""
+        today = time.localtime()[:3]
+        return self if self.day == today else replace(self, day=today)
+
     def disables(self, check: str, node: str) -> Disabled | None:
         """The rule that disables a check on a node today, if any."""
         rule = self.disabled.get(check)

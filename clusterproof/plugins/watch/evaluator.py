@@ -161,6 +161,7 @@ class Evaluator:
             self._nodes[name] = replace(node, evidence=evidence, facts={})
 
     def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
+        self.policy = self.policy.as_of_today()
         every = (self._checks[rule] for rule in rules if rule in self._checks)
         return [result for check in every for result in verdicts_on(self.policy, check, node)]
 
