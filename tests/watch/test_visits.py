@@ -24,6 +24,8 @@ from clusterproof.plugins.watch.updates import LogLine
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)"
+HUNG_TASK = "INFO: task python:4242 blocked for more than 120 seconds."
 ECC = {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}
 HUNG = Collected(Status.TIMED_OUT, detail="no answer within 10 s")
 
@@ -155,6 +157,27 @@ def test_a_check_is_evaluated_again_once_its_exception_ends_while_the_watch_goes
     evaluator.logged("gpu001", [LogLine(5_000, 90_000.0, XID_79)])
     _, results, _ = evaluator.reevaluate("gpu001", ["gpu.no_xid"])
     assert [result.verdict for result in results.values()] == [Verdict.FAIL]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("line", "check", "rule", "verdict"),
+    [
+        (XID_79, "gpu.no_xid", {}, Verdict.FAIL),
+        (XID_79, "gpu.no_xid", {Verdict.FAIL: Verdict.CONCERN}, Verdict.CONCERN),
+        (SXID, "gpu.no_sxid", {}, Verdict.CONCERN),
+        (SXID, "gpu.no_sxid", {Verdict.CONCERN: Verdict.FAIL}, Verdict.FAIL),
+        (HUNG_TASK, "host.lockups", {}, Verdict.CONCERN),
+        (HUNG_TASK, "host.lockups", {Verdict.CONCERN: Verdict.FAIL}, Verdict.FAIL),
+    ],
+)
+def test_a_line_of_the_kernel_has_the_verdict_that_the_policy_reads(
+    line: str, check: str, rule: Mapping[Verdict, Verdict], verdict: Verdict
+) -> None:
+    evaluator = evaluator_of("gpu001", policy=Policy(readings={check: rule}))
+    evaluator.logged("gpu001", [LogLine(5_000, 90_000.0, line)])
+    _, results, _ = evaluator.reevaluate("gpu001", [check])
+    assert [(key[1], result.verdict) for key, result in results.items()] == [(check, verdict)]
 
 
 def evaluator_of(*names: str, policy: Policy = NO_POLICY) -> Evaluator:

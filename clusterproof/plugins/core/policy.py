@@ -107,6 +107,11 @@ class Policy:
         rule = self.disabled.get(check)
         return rule if rule and rule.is_active(self.today) and (not rule.nodes or node in rule.nodes) else None
 
+    def verdict_of(self, check: str, owner: str, verdict: Verdict) -> Verdict:
+        """The verdict that one of this check, with this owner, is changed to."""
+        rules = (self.readings.get(key, {}) for key in (check, owner))
+        return next((rule[verdict] for rule in rules if verdict in rule), verdict)
+
     def read(self, result: Result) -> Result:
         """A result after the policy is applied: its verdict, a message that fits it, and its contact.
 
