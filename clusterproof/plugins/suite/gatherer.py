@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -192,11 +192,19 @@ class Gatherer:
 
     def _further_collectors(self) -> list[Path]:
         """Third-party files, each a collector of the probe. Raises pytest.UsageError."""
-        files = self.config.hook.pytest_cluster_collectors(config=self.config)
         try:
-            return collector_files(Path(path) for paths in files for path in paths)
+            return collector_files(self._named_collectors())
         except InventoryError as problem:
             raise pytest.UsageError(f"pytest_cluster_collectors: {problem}") from None
+
+    def _named_collectors(self) -> Iterator[Path]:
+        for paths in self.config.hook.pytest_cluster_collectors(config=self.config):
+            yield from map(Path, paths)
+
+    @property
+    def further_names(self) -> frozenset[str]:
+        """The names of third-party collectors."""
+        return frozenset(path.stem for path in self._named_collectors())
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
