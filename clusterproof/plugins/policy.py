@@ -149,6 +149,7 @@ def _instance_types(table: Table) -> dict[str, InstanceType]:
         row, name = table.table(str(key)), str(key).removeprefix("ml.")
         if name in rows:
             raise InventoryError(f"{table.where}: {name!r:.60} stands with and without ml.; expected one of them")
+        _refuse_negative(row)
         record = {"name": name, "source": "policy", **row.values}
         try:
             own = build(InstanceType, record, row.where, {"policy": "the site's own policy"})
@@ -157,6 +158,13 @@ def _instance_types(table: Table) -> dict[str, InstanceType]:
         known = PACKAGED.instance_type(name)
         rows[name] = replace(known, **{field: getattr(own, field) for field in record}) if known else own
     return rows
+
+
+def _refuse_negative(row: Table) -> None:
+    for name, value in row.values.items():
+        numbers = value if isinstance(value, list) else [value]
+        if any(isinstance(number, int) and number < 0 for number in numbers):
+            raise InventoryError(f"{row.where}: {name} is {value!r:.40}; expected no negative number")
 
 
 def _disabled(table: Table) -> dict[str, Disabled]:
@@ -233,7 +241,7 @@ def _paths(table: Table, key: str) -> tuple[str, ...]:
     value = table.values.get(key, [])
     if not isinstance(value, list) or not all(isinstance(path, str) and path.startswith("/") for path in value):
         raise InventoryError(f"{table.where}: {key} is {value!r:.60}; expected a list of paths that begin with /")
-    return tuple(value)
+    return tuple(dict.fromkeys(f"/{'/'.join(filter(None, path.split('/')))}" for path in value))  # /fsx/ is /fsx
 
 
 def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import clusterproof
+from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.suite import hookspecs
+from clusterproof.plugins.suite.gatherer import collector_files
 from tests.builders.wheel import ROOT, Installed
 
 EXTEND = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
@@ -146,3 +148,41 @@ def test_a_third_party_extends_the_suite_the_pytest_way(pytester: pytest.Pyteste
     ran.stdout.fnmatch_lines(["relayed to *left*right*", "*The sky is grey: 2 of 2 nodes (left,right)*"])
     ran.stdout.fnmatch_lines(["*the sky is blue; expected grey*"])
     assert ran.ret == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["rack:7", "replay:recorded"])
+def test_a_third_partys_check_has_its_verdict_under_redact_too(pytester: pytest.Pytester, source: str) -> None:
+    pytester.makeconftest(CONFTEST)
+    check = 'def test_sky(node): assert node.answer("weather")["count"] == 0, "3 clouds; expected none"'
+    pytester.makepyfile(weather="def read(node): return {'count': 3}", test_weather=check)
+    run = ("-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider", "--no-report")
+    pytester.runpytest_subprocess(*run, "--cluster", "rack:7", "--record", "recorded", "--redact")
+    ran = pytester.runpytest_subprocess(*run, "--cluster", source, "--redact")
+    ran.stdout.fnmatch_lines(["*sky: 2 of 2 nodes*", "*3 clouds; expected none*"])
+    assert ran.ret == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["missing.py"], "missing.py': No such file or directory; expected a Python file with read(node)"),
+        (["folder"], "folder': Is a directory; expected a Python file with read(node)"),
+        (["latin.py"], "latin.py: byte 3 is not UTF-8; expected a Python file with read(node)"),
+        (["pci.py"], "pci.py: clusterproof itself has a pci; expected another name of the file"),
+        (["tools.py"], "tools.py: clusterproof itself has a tools; expected another name of the file"),
+        (["weather.py", "folder/weather.py"], "weather.py have the same name; expected a name for each"),
+    ],
+)
+def test_a_collector_that_cannot_run_beside_the_suites_own_is_refused_in_one_line(
+    tmp_path: Path, names: list[str], words: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("pci.py", "tools.py", "weather.py", "folder/weather.py"):
+        (tmp_path / name).write_text(WEATHER, encoding="utf-8")
+    (tmp_path / "latin.py").write_bytes('"""é"""\n'.encode("latin-1"))
+    with pytest.raises(InventoryError) as refused:
+        collector_files([tmp_path / "weather.py", *(tmp_path / name for name in names)])
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert collector_files([tmp_path / "weather.py"] * 2) == [tmp_path / "weather.py"]

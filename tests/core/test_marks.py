@@ -58,6 +58,13 @@ def collected(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", *arguments)
 
 
+def test_a_class_with_our_mark_keeps_its_tests(pytester: pytest.Pytester) -> None:
+    of_class = "from clusterproof import mark\n\n@mark.{name}\nclass TestIt:\n    def test_ours(self, node): pass\n"
+    pytester.makepyfile(test_it=of_class.format(name="host"), test_other=of_class.format(name="gpu"))
+    ran = collected(pytester, "-m", "host")
+    assert [line.partition("[")[0] for line in ran.outlines if "::" in line] == ["test_it.py::TestIt::test_ours"] * 16
+
+
 def test_marks_stand_in_the_order_in_which_pytest_puts_its_own() -> None:
     def ours() -> None: ...
     def theirs() -> None: ...

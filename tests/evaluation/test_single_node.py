@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from datetime import date
 from itertools import count
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.policy import NO_POLICY, Disabled, Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.single_node import findings_digest
 from clusterproof.plugins.inventory import resolve
@@ -41,6 +42,14 @@ def test_it_is_another_where_a_check_finds_something_else(demo: Mapping[str, Nod
         whole, collectors={name: collected for name, collected in whole.collectors.items() if name != "kernel_log"}
     )
     assert of(whole) != of(less)
+
+
+def test_it_is_another_once_the_exception_of_a_check_has_ended(demo: Mapping[str, NodeEvidence]) -> None:
+    policy = Policy(disabled={"gpu.no_xid": Disabled("r", date(2020, 1, 31))}, day=(2020, 1, 31))
+    of, whole = findings_digest(policy, HERE), demo["gpu001"]
+    less = replace(whole, collectors={**whole.collectors, "kernel_log": Collected(Status.ABSENT)})
+    unchecked = Policy(disabled={"gpu.no_xid": Disabled("r", date(2999, 1, 31))})
+    assert of(less) == findings_digest(NO_POLICY, HERE)(less) != findings_digest(unchecked, HERE)(less)
 
 
 @pytest.mark.parametrize(("expect", "is_same"), [({}, True), ({"ib": 8}, False)])

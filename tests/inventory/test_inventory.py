@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -183,6 +183,18 @@ def test_two_nodes_of_one_name_in_another_authors_inventory_are_refused() -> Non
     twins = Cluster("mine", "ssh", (Target("gpu1", "10.0.0.1"), Target("gpu1", "10.0.0.2")))
     with pytest.raises(InventoryError, match="mine has the node 'gpu1' twice; expected it once"):
         narrow(twins)
+
+
+@pytest.mark.parametrize(
+    ("expect", "message"),
+    [
+        ({"gpu": 8}, "mine gpu1 [expect]: 'gpu' is not a known resource (did you mean gpus?)"),
+        ({"gpus": -1}, "mine gpu1 [expect]: gpus is -1; expected 0 to 100000"),
+    ],
+)
+def test_what_another_authors_inventory_cannot_expect_is_refused(expect: Mapping[str, int], message: str) -> None:
+    with pytest.raises(InventoryError, match=f"^{_literal(message)}"):
+        narrow(Cluster("mine", "ssh", (Target("gpu1", expect=expect),)))
 
 
 def _literal(text: str) -> str:

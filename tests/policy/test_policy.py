@@ -13,11 +13,12 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog, thresholds
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, READINGS, Disabled, Policy
-from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy import find_policy, read_policy
+from clusterproof.reports.to_do import to_do_line
 
 CHECKS = Path(__file__).parents[2] / "checks"
 
@@ -64,6 +65,8 @@ REFUSED = [
     ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
     ('[instance_type.mine]\ngpus = "eight"', "gpus is 'eight'; expected"),
     ("[instance_type.mine]\ngpsu = 8", "unknown key 'gpsu'"),
+    ("[instance_type.mine]\ngpus = -8", "gpus is -8; expected no negative number"),
+    ("[instance_type.mine]\ntrays = [9, -18]", "trays is [9, -18]; expected no negative number"),
     ('[instance_type."ml.p5.48xlarge"]\ngpus = 8\n[instance_type."p5.48xlarge"]\nnvme = 7', "with and without ml."),
     ('[mounts]\nexpected = "/fsx"', "expected is '/fsx'; expected a list of paths"),
     ('[mounts]\nexpected = ["fsx"]', "expected a list of paths that begin with /"),
@@ -79,6 +82,13 @@ def test_what_means_nothing_is_one_clear_line(tmp_path: Path, text: str, words: 
         policy_of(tmp_path, text)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_path_is_read_as_the_kernel_reports_it(tmp_path: Path) -> None:
+    policy = policy_of(
+        tmp_path, '[mounts]\nexpected = ["/fsx/", "//home//users", "/fsx", "/"]\ncheckpoints = ["/fsx/c/"]'
+    )
+    assert (policy.mounts, policy.checkpoints) == (("/fsx", "/home/users", "/"), ("/fsx/c",))
 
 
 def test_its_own_file_stands_before_the_projects(tmp_path: Path) -> None:
@@ -189,6 +199,14 @@ def test_what_is_read_as_a_failure_goes_to_whom_the_site_names_too(tmp_path: Pat
     policy = policy_of(tmp_path, f'{SITE}[verdicts."gpu.ecc"]\n"not applicable" = "fail"\n')
     read = policy.read(Result("gpu.ecc", "n", Verdict.NOT_APPLICABLE, "no GPU", team="hardware"))
     assert (read.verdict, read.team[:13]) == (Verdict.FAIL, "DC operations")
+
+
+def test_a_concern_that_is_read_as_a_failure_leaves_the_action_of_the_failure_beside_it(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, '[verdicts."gpu.ecc"]\nconcern = "fail"\n')
+    found = (Finding(Verdict.FAIL, "uncorrected", action="reset or reboot"), Finding(Verdict.CONCERN, "corrected"))
+    read = policy.read(with_findings(Result("gpu.ecc", "n", Verdict.FAIL), found))
+    assert [finding.verdict for finding in read.findings] == [Verdict.FAIL, Verdict.FAIL]
+    assert (read.action, to_do_line([read])) == ("reset or reboot", "RESET OR REBOOT n (ecc) · 0 fit")
 
 
 def test_nothing_can_be_read_as_a_pass() -> None:

@@ -78,6 +78,34 @@ def test_a_check_passes_where_a_part_of_it_applies_and_none_finds_anything(
     assert runs.verdicts == {"gpu001": verdict}
 
 
+@pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])
+@pytest.mark.parametrize(
+    ("first", "findings"),
+    [
+        ("pytest.skip('no fan')", [(Verdict.FAIL, "the lid is off")]),
+        ("pytest.fail('a fan stands still')", [(Verdict.FAIL, "a fan stands still"), (Verdict.FAIL, "the lid is off")]),
+    ],
+)
+def test_pytests_own_words_end_the_part_and_not_the_check(
+    runs: Runs, arguments: str, first: str, findings: list[tuple[Verdict, str]]
+) -> None:
+    runs.checks(
+        test_it=f"""
+        import pytest
+        from clusterproof import part
+
+        def test_it({arguments}):
+            with part:
+                {first}
+            with part:
+                assert not node, "the lid is off"
+        """
+    )
+    runs.over([saying("gpu001", "pass")])
+    (result,) = runs.results
+    assert [(finding.verdict, finding.message) for finding in result.findings] == findings
+
+
 def test_a_check_that_ends_with_its_concern_says_nothing_after_it(runs: Runs) -> None:
     runs.checks(
         test_it="""

@@ -139,20 +139,20 @@ def test_what_ends_the_run_within_a_test_that_has_found_something_is_no_finding(
     assert "INTERRUPTED: 0 of 3 checks ended" in output
 
 
-def test_what_a_test_has_found_counts_also_where_sys_exit_ends_it(runs: Runs) -> None:
+@pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])
+def test_what_a_test_has_found_counts_also_where_sys_exit_ends_it(runs: Runs, arguments: str) -> None:
     runs.checks(
-        test_it="""
+        test_it=f"""
         import sys
         from clusterproof import fail_if
 
-        def test_it(node, tmp_path):
+        def test_it({arguments}):
             fail_if(True, "a fan stands still; expected it to turn")
             sys.exit(3)
         """
     )
-    runs.over(BAD_SECOND[:1])
-    (result,) = runs.results
-    assert (result.verdict, result.observed) == (FAIL, "a fan stands still")
+    assert runs.over(BAD_SECOND[:2]).ret == 1
+    assert [(result.verdict, result.observed) for result in runs.results] == [(FAIL, "a fan stands still")] * 2
 
 
 def test_where_collection_broke_off_what_was_chosen_is_incomplete(runs: Runs) -> None:

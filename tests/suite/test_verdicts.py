@@ -168,6 +168,15 @@ def test_a_node_without_such_devices_is_not_applicable(runs: Runs) -> None:
     assert runs.results[0].message == "no NVIDIA GPU on the PCI bus (the driver counts none)"
 
 
+@pytest.mark.parametrize(("expect", "verdict"), [("gpus=8", Verdict.NOT_APPLICABLE), ("ib=8", Verdict.INCOMPLETE)])
+def test_a_node_whose_expected_infiniband_devices_are_all_gone_is_not_proven(
+    runs: Runs, expect: str, verdict: Verdict
+) -> None:
+    runs.checks(test_it="def test_rate(ib_device): assert ib_device.ports")
+    runs.over([node("gpu001", rdma={"devices": []})], "--expect", expect)
+    assert runs.verdicts == {"gpu001": verdict}
+
+
 # Exit codes
 
 

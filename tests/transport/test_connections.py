@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.packing import ARGUMENT
-from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, adopted, connection_for
+from clusterproof.plugins.transport.gather import gather
 
 NODES = (Target("left"), Target("right"))
 
@@ -71,3 +75,17 @@ def test_what_one_of_another_author_says_of_itself_holds() -> None:
 def test_one_without_standard_input_is_given_commands_that_are_one_argument() -> None:
     kind = type("Commanding", (Relay,), {"takes_stdin": False})
     assert adopted(kind()).longest_program(Limits()) == ARGUMENT
+
+
+def test_a_node_that_a_connection_of_another_author_leaves_out_has_not_answered() -> None:
+    class Forgetful(Relay):
+        def run(self, targets: Sequence[Target], *arguments: Any) -> None:
+            super().run(targets[:1], *arguments)
+
+    noted: list[NodeEvidence] = []
+    by_node = gather(
+        Cluster("two", "own", NODES), adopted(Forgetful()), ["boot"], ProbeOptions(), Limits(), noted.append
+    )
+    assert [evidence.node for evidence in noted] == list(by_node) == ["left", "right"]
+    detail = "its connection ended without an answer of it, or why there is none"
+    assert (by_node["right"].unreached, by_node["right"].detail) == (Unreached.LOST, detail)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.policy import NO_POLICY, Disabled, Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.watch.evaluator import KEPT, Evaluator
@@ -22,6 +24,8 @@ from clusterproof.plugins.watch.updates import LogLine
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)"
+HUNG_TASK = "INFO: task python:4242 blocked for more than 120 seconds."
 ECC = {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}
 HUNG = Collected(Status.TIMED_OUT, detail="no answer within 10 s")
 
@@ -145,10 +149,41 @@ def test_of_a_visit_only_what_is_evaluated_again_is_kept(day: Day) -> None:
     assert kept.evidence.collectors.keys() <= KEPT
 
 
-def evaluator_of(*names: str) -> Evaluator:
+@pytest.mark.long
+def test_a_check_is_evaluated_again_once_its_exception_ends_while_the_watch_goes_on() -> None:
+    rule = Disabled("the cable comes on Monday", date(2020, 1, 31))
+    policy = Policy(disabled={"gpu.no_xid": rule}, day=(2020, 1, 31))
+    evaluator = evaluator_of("gpu001", policy=policy)
+    evaluator.logged("gpu001", [LogLine(5_000, 90_000.0, XID_79)])
+    _, results, _ = evaluator.reevaluate("gpu001", ["gpu.no_xid"])
+    assert [result.verdict for result in results.values()] == [Verdict.FAIL]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("line", "check", "rule", "verdict"),
+    [
+        (XID_79, "gpu.no_xid", {}, Verdict.FAIL),
+        (XID_79, "gpu.no_xid", {Verdict.FAIL: Verdict.CONCERN}, Verdict.CONCERN),
+        (SXID, "gpu.no_sxid", {}, Verdict.CONCERN),
+        (SXID, "gpu.no_sxid", {Verdict.CONCERN: Verdict.FAIL}, Verdict.FAIL),
+        (HUNG_TASK, "host.lockups", {}, Verdict.CONCERN),
+        (HUNG_TASK, "host.lockups", {Verdict.CONCERN: Verdict.FAIL}, Verdict.FAIL),
+    ],
+)
+def test_a_line_of_the_kernel_has_the_verdict_that_the_policy_reads(
+    line: str, check: str, rule: Mapping[Verdict, Verdict], verdict: Verdict
+) -> None:
+    evaluator = evaluator_of("gpu001", policy=Policy(readings={check: rule}))
+    evaluator.logged("gpu001", [LogLine(5_000, 90_000.0, line)])
+    _, results, _ = evaluator.reevaluate("gpu001", [check])
+    assert [(key[1], result.verdict) for key, result in results.items()] == [(check, verdict)]
+
+
+def evaluator_of(*names: str, policy: Policy = NO_POLICY) -> Evaluator:
     """An evaluator that has visited these nodes."""
     targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
-    evaluator = Evaluator(Cluster("some", "ssh", targets), NO_POLICY)
+    evaluator = Evaluator(Cluster("some", "ssh", targets), policy)
     evaluator.evaluate_all({name: replace(evidence(), node=name) for name in names})
     return evaluator
 

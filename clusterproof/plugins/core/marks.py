@@ -29,11 +29,13 @@ class Mark:
     @overload
     def __call__(self, data: str) -> Mark: ...
     def __call__(self, data: Any) -> Any:
-        """Apply the mark to a function, or set its arguments."""
-        if not isinstance(data, FunctionType):
+        """Apply the mark to a function or a class of tests, or set its arguments."""
+        if not isinstance(data, (FunctionType, type)):
             return Mark(self.name, (data,))
-        data.__dict__["pytestmark"] = [*getattr(data, "pytestmark", ()), self]
-        return data
+        marked: Any = data
+        own = vars(marked).get("pytestmark", ())  # pytest itself adds those of a class's bases
+        marked.pytestmark = [*(own if isinstance(own, (list, tuple)) else [own]), self]
+        return marked
 
     @property
     def mark(self) -> pytest.Mark:

@@ -97,10 +97,20 @@ class Policy:
 
         return date(*self.day)
 
+    def as_of_today(self) -> Policy:
+        """The policy on this day: a process that runs for days outlasts exceptions."""
+        today = time.localtime()[:3]
+        return self if self.day == today else replace(self, day=today)
+
     def disables(self, check: str, node: str) -> Disabled | None:
         """The rule that disables a check on a node today, if any."""
         rule = self.disabled.get(check)
         return rule if rule and rule.is_active(self.today) and (not rule.nodes or node in rule.nodes) else None
+
+    def verdict_of(self, check: str, owner: str, verdict: Verdict) -> Verdict:
+        """The verdict that one of this check, with this owner, is changed to."""
+        rules = (self.readings.get(key, {}) for key in (check, owner))
+        return next((rule[verdict] for rule in rules if verdict in rule), verdict)
 
     def read(self, result: Result) -> Result:
         """A result after the policy is applied: its verdict, a message that fits it, and its contact.

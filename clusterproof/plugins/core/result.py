@@ -241,8 +241,8 @@ _UNREACHED = {why_unreachable(unreached): unreached for unreached in Unreached}
 
 
 def most_urgent(actions: Iterable[str]) -> str:
-    """The first of these in the order of ACTIONS, or one that only a site knows; empty if there are none."""
-    return min(actions, key=lambda action: ACTIONS.index(action) if action in ACTIONS else 0, default="")
+    """The first of these in the order of ACTIONS, or one that only a site knows; empty if none is named."""
+    return min(filter(None, actions), key=lambda action: ACTIONS.index(action) if action in ACTIONS else 0, default="")
 
 
 def with_findings(result: Result, findings: tuple[Finding, ...]) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextvars import ContextVar
 from enum import Enum
 from types import TracebackType
@@ -130,10 +131,19 @@ class Part:
     def __exit__(self, _kind: object, outcome: BaseException | None, _trace: TracebackType | None) -> bool:
         """Record the outcome. Raises it if nothing is recording, or if it is no outcome of a check."""
         recording = _recording.get()
-        if recording is None or not (outcome is None or isinstance(outcome, Exception)):
+        said = outcome if isinstance(outcome, Exception) else _said_by_pytest(outcome)
+        if recording is None or (said is None and outcome is not None):
             return False
-        recording.add(outcome)
+        recording.add(said)
         return True
+
+
+def _said_by_pytest(outcome: BaseException | None) -> Exception | None:
+    """The verdict that `pytest.skip` or `pytest.fail` stands for; None for all else."""
+    pytest = sys.modules.get("pytest") if outcome is not None else None
+    if pytest and isinstance(outcome, pytest.skip.Exception):
+        return NotApplicable(str(outcome))
+    return Failed(str(outcome)) if pytest and isinstance(outcome, pytest.fail.Exception) else None
 
 
 part = Part()

@@ -110,13 +110,20 @@ def _unread_parts(subject: str, owner: CheckOwner) -> list[Finding]:
 def _without_devices(subject: str, owner: CheckOwner) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
-        expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
+        expected = _expected(owner, subject) if isinstance(owner, Node) else 0
     except Incomplete:
         expected = 0  # unknown: then not applicable; the check that counts devices is itself incomplete
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
     return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_owner_word(owner)}")
+
+
+def _expected(node: Node, subject: str) -> int:
+    """How many of these devices the node should have; 0 for those of which no number is expected. Raises Incomplete."""
+    if subject == "ib_device":  # no instance type says how many
+        return node.target.expect.get("ib", 0)
+    return node.expected(COUNTED[subject]) if subject in COUNTED else 0
 
 
 def _owner_word(owner: CheckOwner) -> str:
@@ -142,7 +149,7 @@ ALL_PASSED = [_PASSED]
 
 
 def _outcome_types() -> tuple[type[BaseException], ...]:
-    return (Exception, *_pytest_outcomes())
+    return (Exception, SystemExit, *_pytest_outcomes())  # a check that calls sys.exit ends itself, not the run
 
 
 def _pytest_outcomes() -> tuple[type[BaseException], ...]:

@@ -132,12 +132,13 @@ def parse_docstring(function: Callable[..., Any]) -> tuple[str, str, str, str]:
 
     title, *rest = [" ".join(block.split()) for block in re.split(r"\n\s*\n", getdoc(function) or "")]
     match = next(filter(None, map(_REMEDY.fullmatch, rest)), None)
-    action, remedy = (match[1] or "", match[2]) if match else ("", "")
+    written, remedy = (match[1] or "", match[2]) if match else ("", "")
+    action = written.lower() if written.lower() in ACTIONS else written
     meaning = " ".join(block for block in rest if not _REMEDY.fullmatch(block))
     return title.rstrip("."), meaning, action or ACTIONS[-1], remedy
 
 
-_REMEDY = Pattern(r"Remedy(?: \(([a-z][a-z ]{0,39})\))?: *(.*)")
+_REMEDY = Pattern(r"Remedy(?: \(([^()]{1,40})\))?: *(.*)")  # an action may be a site's own, such as RMA
 
 
 def mark_lines() -> list[str]:

@@ -31,7 +31,7 @@ def findings_digest(policy: Policy, expected: Target) -> Callable[[NodeEvidence]
     def of(evidence: NodeEvidence) -> str:
         cluster = Cluster("local", "local", (replace(expected, name=evidence.node),), is_part=True)
         node = nodes(cluster, {evidence.node: evidence}, HEALTH_CHECK, policy)[evidence.node]
-        results = [verdict_on(policy, check, node) for check in checks]
+        results = [verdict_on(policy.as_of_today(), check, node) for check in checks]
         lines = [
             repr((result.check, finding.verdict.value, finding.devices))
             for result in results

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.core.strict import nearest, parse_expect
+from clusterproof.plugins.core.strict import Table, nearest, parse_expect
 
 OTHER_WORDS = {
     **dict.fromkeys(("kubernetes", "kube"), " (did you mean k8s:?)"),
@@ -42,9 +42,12 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
     """The cluster with only `nodes` and without `exclude`: nodesets; empty ones change nothing.
 
-    Raises InventoryError for an unknown node, an empty result, or duplicate names from a third-party inventory.
+    Raises InventoryError for an unknown node, an empty result, or a third-party inventory's duplicate names and
+    unknown expectations.
     """
     kept = require_unique(cluster.targets, f"{cluster.name:.80}")
+    for target in kept:
+        Table(f"{cluster.name:.80} {target.name:.80}", {"expect": target.expect}).expect()
     if nodes:
         chosen = _members(cluster, nodes, "--nodes")
         kept = tuple(target for target in kept if target.name in chosen)

@@ -60,6 +60,7 @@ class Redaction:
             },
             notes=tuple(map(self.text, cluster.notes)),
         )
+        self.further_collectors: Collection[str] = ()  # a site's own, by which its checks ask for them
         self.of_policy: dict[str, str] = {}  # replacements in the policy, for workers
         noted = self._noted
         self.policy = without_names(
@@ -140,7 +141,7 @@ class Redaction:
 
     def _collectors(self, evidence: NodeEvidence) -> dict[str, Collected]:
         return {
-            self._key(name, _NOWHERE): replace(
+            name if name in self.further_collectors else self._key(name, _NOWHERE): replace(
                 collector,
                 value=self._value(collector.value, schema_of(name)),
                 detail=self.text(collector.detail),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clusterproof.plugins import agent
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.aws import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.aws import collectors as aws
-from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.strict import read_text
+from clusterproof.plugins.evaluation.needs import node_collectors
 from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.aws.mounted_fsx import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
@@ -59,6 +62,23 @@ class Discovered:
             keep(evidence)
 
         return note
+
+
+def collector_files(paths: Iterable[Path]) -> list[Path]:
+    """The files of third-party collectors, each once.
+
+    Raises InventoryError for one that cannot be read, or whose name another module of the probe has.
+    """
+    files: dict[str, Path] = {}
+    of_probe = node_collectors().union(path.stem for path in Path(agent.__path__[0]).glob("*.py"))
+    for path in dict.fromkeys(paths):
+        read_text(path, "a Python file with read(node) (docs/extend.md)")
+        if path.stem in of_probe:
+            raise InventoryError(f"{path}: clusterproof itself has a {path.stem}; expected another name of the file")
+        if path.stem in files:
+            raise InventoryError(f"{files[path.stem]} and {path} have the same name; expected a name for each")
+        files[path.stem] = path
+    return list(files.values())
 
 
 class Gatherer:
@@ -171,9 +191,20 @@ class Gatherer:
         return adopted(connection) if connection else connection_for(self.cluster.connection)
 
     def _further_collectors(self) -> list[Path]:
-        """Third-party files, each a collector of the probe."""
-        files = self.config.hook.pytest_cluster_collectors(config=self.config)
-        return [Path(path) for paths in files for path in paths]
+        """Third-party files, each a collector of the probe. Raises pytest.UsageError."""
+        try:
+            return collector_files(self._named_collectors())
+        except InventoryError as problem:
+            raise pytest.UsageError(f"pytest_cluster_collectors: {problem}") from None
+
+    def _named_collectors(self) -> Iterator[Path]:
+        for paths in self.config.hook.pytest_cluster_collectors(config=self.config):
+            yield from map(Path, paths)
+
+    @property
+    def further_names(self) -> frozenset[str]:
+        """The names of third-party collectors."""
+        return frozenset(path.stem for path in self._named_collectors())
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option

@@ -214,6 +214,8 @@ class ClusterSession:
             kept[evidence.node] = interning.intern(_needed(evidence, left_out)) if is_replaced else evidence
             self._write(folders, write_node, evidence)
 
+        if self.redaction:
+            self.redaction.further_collectors = self.gatherer.further_names
         with self.redaction.rewriting(keep) if self.redaction else nullcontext(keep) as take:
             self.gatherer.nodes(collectors, loads, discovered.before(take))
         if control_collectors:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program may still succeed
 COMMAND_FAILURES = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
+NOT_SAID = "its connection ended without an answer of it, or why there is none"
 OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # returns what to keep, if not the evidence itself
 
 
@@ -86,6 +87,9 @@ def probe_nodes(
             gathered[target.name] = on_answer(evidence) or evidence
 
     connection.run(cluster.targets, to_run, limits, answered)
+    for target in cluster.targets:
+        if target.name not in gathered:
+            answered(target, Answer(unreached=Unreached.LOST, detail=NOT_SAID))
     return gathered
 
 

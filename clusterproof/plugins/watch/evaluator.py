@@ -161,6 +161,7 @@ class Evaluator:
             self._nodes[name] = replace(node, evidence=evidence, facts={})
 
     def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
+        self.policy = self.policy.as_of_today()
         every = (self._checks[rule] for rule in rules if rule in self._checks)
         return [result for check in every for result in verdicts_on(self.policy, check, node)]
 
@@ -215,11 +216,15 @@ def _line_results(node: Node, result: Result) -> RuleResults:
         return {}
     rule_results: RuleResults = {}
     for line in lines:
-        fails = line.fails and result.verdict is not Verdict.CONCERN  # after the site's policy
         key = (", ".join(filter(None, (line.device, line.form.label))), result.check)
-        verdict, before = Verdict.FAIL if fails else Verdict.CONCERN, rule_results.get(key)
+        verdict, before = _read(Verdict.FAIL if line.fails else Verdict.CONCERN, node, result), rule_results.get(key)
         rule_results[key] = _joined(before, verdict, [line.words])
     return rule_results
+
+
+def _read(verdict: Verdict, node: Node, result: Result) -> Verdict:
+    """The verdict as the site's policy reads it in a result of the same check."""
+    return node.policy.verdict_of(result.check, result.owner, verdict)
 
 
 def _over_by_line(node: Node) -> frozenset[str]:
@@ -252,8 +257,7 @@ def _xid_results(node: Node, result: Result) -> RuleResults:
         if finding.family == XIDS[result.check]:
             where = names[finding.pci].label if finding.pci in names else finding.pci or "an unnamed device"
             title = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
-            verdict = Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN
-            verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # after the site's policy
+            verdict = _read(Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN, node, result)
             rule_results[f"{where}, {finding.family} {finding.code}", result.check] = RuleResult(
                 verdict, f"{title}: {finding.action}"
             )

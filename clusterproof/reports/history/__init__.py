@@ -116,6 +116,11 @@ class Entry:
     message: str = ""
     standing_devices: Devices = field(default_factory=dict)
 
+    @property
+    def is_of_interruption(self) -> bool:
+        """Whether the run ended before it evaluated this, and nothing was found before: that compares with nothing."""
+        return self.verdict is Verdict.INCOMPLETE and self.stands in FINE
+
 
 @dataclass(frozen=True, slots=True)
 class Past:

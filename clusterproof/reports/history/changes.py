@@ -139,7 +139,7 @@ def between(past: Past, before: int, now: int) -> Changes:
     """The differences between run number `now` and the state after run number `before`."""
     kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: [], "": []}
     for (check, node), track in past.tracks.items():
-        last = [entry for entry in track if entry.run == now]
+        last = [entry for entry in track if entry.run == now and not entry.is_of_interruption]
         if last:
             stood = [entry for entry in track if entry.run <= before]
             was, devices = (stood[-1].stands, stood[-1].standing_devices) if stood else (None, {})

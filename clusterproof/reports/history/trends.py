@@ -30,7 +30,7 @@ class Flap:
 class Offender:
     """Hardware found at fault in several runs, wherever it was.
 
-    `nodes` and `instances` are its places at those times, in order; `now` the node that has it, else empty.
+    `nodes` and `instances` are its places at those times, the last one last; `now` the node that has it, else empty.
     """
 
     kind: str
@@ -121,11 +121,11 @@ def offenders(past: Past) -> list[Offender]:
             record = records[kind, name]
             record.serial = serial or record.serial
             record.runs.add(run)
-            record.nodes[node] = None
+            _place_last(record.nodes, node)
             record.checks.add(check)
             if identity.instance_id:
-                record.instances[identity.instance_id] = None
-    owners = {key: node for node, identities in past.identities.items() for key in _keys(identities[-1][1])}
+                _place_last(record.instances, identity.instance_id)
+    owners = _owners(past)
     repeated = [
         Offender(
             kind,
@@ -144,6 +144,23 @@ def offenders(past: Past) -> list[Offender]:
         repeated,
         key=lambda offender: (-len(offender.runs), not offender.has_moved, offender.kind, offender.nodes, offender.id),
     )
+
+
+def _place_last(places: dict[str, None], place: str) -> None:
+    places.pop(place, None)
+    places[place] = None
+
+
+def _owners(past: Past) -> dict[tuple[str, str], str]:
+    """The node that has each piece of hardware now: the last to get it, where others have not reported its loss."""
+    arrivals: dict[tuple[str, str], tuple[int, str]] = {}
+    for node, identities in past.identities.items():
+        since: dict[tuple[str, str], int] = {}  # of what the node has, without interruption
+        for run, identity in identities:
+            since = {key: since.get(key, run) for key in _keys(identity)}
+        for key, run in since.items():
+            arrivals[key] = max(arrivals.get(key, (0, "")), (run, node))
+    return {key: node for key, (_, node) in arrivals.items()}
 
 
 def places(past: Past) -> list[PlaceFailures]:

@@ -135,6 +135,24 @@ def test_a_gpu_that_fails_again_in_another_node_is_followed(file: Path) -> None:
     assert any("moved from gpu003 to gpu007, and the fault with it" in line for line in page(past(file)))
 
 
+def test_a_gpu_is_where_it_was_seen_last_although_its_first_node_was_not_checked_since(file: Path) -> None:
+    first = {"gpu001": machine("i-1", "GPU-b"), "gpu016": machine("i-16", "GPU-a")}
+    for _ in range(2):
+        add(file, result("gpu001", PASS), result("gpu016", FAIL, gpus=[0]), identities=first)
+    add(file, result("gpu001", PASS), identities={"gpu001": machine("i-2", "GPU-a")})
+    (offender,) = offenders(past(file))
+    assert (offender.nodes, offender.now) == (("gpu016",), "gpu001")
+    assert any("now in gpu001" in line for line in page(past(file)))
+
+
+def test_a_gpu_that_came_back_to_its_first_node_moved_to_that(file: Path) -> None:
+    for node, other in (("gpu003", "gpu007"), ("gpu007", "gpu003"), ("gpu003", "gpu007")):
+        here = {node: machine(f"i-{node}", "GPU-a"), other: machine(f"i-{other}", "GPU-z")}
+        add(file, result(node, FAIL, gpus=[0]), result(other, PASS), identities=here)
+    assert [offender.now for offender in offenders(past(file))] == ["gpu003"]
+    assert any("moved from gpu007 to gpu003, and the fault with it" in line for line in page(past(file)))
+
+
 def test_a_fault_that_stays_with_the_node_when_its_hardware_changes_is_of_the_place(file: Path) -> None:
     for instance, gpu in (("i-1", "GPU-a"), ("i-1", "GPU-a"), ("i-2", "GPU-b")):
         add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": machine(instance, gpu)})
