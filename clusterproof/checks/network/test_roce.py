@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
@@ -26,7 +25,7 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 ACTIVE, NO_GID, UNSET, GID = "ACTIVE", "none", "not set", "RoCE v2 GID index"
 ANY_CARD = ("", "")  # of a port whose model or rate is unknown
 IN_GROUP = "settings of RoCE ports"
-_NUMBER = Pattern("0x[0-9a-fA-F]{1,2}|0|[1-9][0-9]{0,2}")
+_NUMBER = re.compile("0x[0-9a-fA-F]{1,2}|0|[1-9][0-9]{0,2}")
 SETTINGS: Mapping[str, Callable[[RocePort], str | None]] = {  # empty if not set, None in older recordings
     GID: lambda port: port.gid_v2,
     "ECN notification": lambda port: port.notifies,
