@@ -196,18 +196,25 @@ def test_a_jump_host_may_be_the_same_sshd_under_another_name(client: Client) -> 
 
 @needs_sshd
 @pytest.mark.parametrize(
-    ("bastion", "data"),
+    ("bastion", "unreached", "data"),
     [
-        ("Port {closed}", "jump host bastion: 127.0.0.1:{closed} refuses"),
-        ("HostKeyAlias stranger", "jump host bastion: unknown host key"),
-        ("User nobody-of-that-name", "jump host bastion: log-in as nobody-of-that-name: refused"),
+        ("Port {closed}", Unreached.NO_ROUTE, "jump host bastion: 127.0.0.1:{closed} refuses"),
+        ("HostKeyAlias stranger", Unreached.HOST_KEY, "jump host bastion: unknown host key"),
+        (
+            "User nobody-of-that-name",
+            Unreached.AUTH,
+            "jump host bastion: log-in as nobody-of-that-name: refused",
+        ),
+        ("HostName bastion.invalid", Unreached.NAME, "jump host bastion: bastion.invalid does not resolve"),
     ],
 )
-def test_a_jump_host_that_refuses_log_in_is_what_is_reported(client: Client, bastion: str, data: str) -> None:
+def test_a_jump_host_that_refuses_log_in_is_what_is_reported_and_no_fault_of_nodes_behind_it(
+    client: Client, bastion: str, unreached: Unreached, data: str
+) -> None:
     closed = free_port()
     config = f"Host bastion\n  {bastion.format(closed=closed)}\nHost node*\n  ProxyJump bastion\n"
     answers = client.visit(Target("node1"), Target("node2"), config=config)
-    assert {answer.unreached for answer in answers.values()} == {Unreached.NO_ROUTE}
+    assert {answer.unreached for answer in answers.values()} == {unreached}
     assert all(answer.detail.startswith(data.format(closed=closed)) for answer in answers.values())
 
 

@@ -17,6 +17,7 @@ from typing import IO, Protocol
 from paramiko import Channel, ChannelException, SSHException, Transport
 
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
 
 _EXPLANATION_BYTES = 400
 _READ_BYTES = 1 << 11  # at least one sample; each waiting connection holds this much
@@ -26,9 +27,10 @@ _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is clo
 class NoRoute(ClusterproofError):  # noqa: N818 - what it is
     """The host cannot be reached over the network; the message says why."""
 
-    def __init__(self, message: str, may_pass: bool = False) -> None:
+    def __init__(self, message: str, may_pass: bool = False, unreached: Unreached = Unreached.NO_ROUTE) -> None:
         super().__init__(message)
         self.may_pass = may_pass
+        self.unreached = unreached
 
 
 class Route(Protocol):

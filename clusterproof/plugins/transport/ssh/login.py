@@ -25,6 +25,7 @@ from clusterproof.plugins.transport.ssh.identities import Offer
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
+_OF_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME)  # a jump host's failure: no fault of nodes behind it
 _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop logins at 10
 
 
@@ -43,7 +44,7 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
     if isinstance(problem, HostKeyRejected):
         return ConnectionFailure(Unreached.HOST_KEY, str(problem))
     if isinstance(problem, NoRoute):
-        return ConnectionFailure(Unreached.NO_ROUTE, str(problem), problem.may_pass)
+        return ConnectionFailure(problem.unreached, str(problem), problem.may_pass)
     if isinstance(problem, AuthenticationException):
         return ConnectionFailure(Unreached.AUTH, str(problem))
     if isinstance(problem, socket.gaierror):
@@ -183,20 +184,22 @@ class JumpHost:
         self.name = name
         self._slots = threading.Semaphore(_LOGINS_AT_ONCE)
         self._has_let_in = False
-        self._failure = ""
+        self._failure: NoRoute | None = None
 
     def open(self, login: Login) -> Transport:
         """Log in. If the first login failed permanently, no further one is tried. Raises NoRoute."""
         with self._slots:
             if self._failure:
-                raise NoRoute(self._failure)
+                raise self._failure
             try:
                 transport = login.open()
             except LoginFailed as failed:
-                detail = f"jump host {self.name}: {failed}"
-                if not failed.failure.may_pass and not self._has_let_in:
-                    self._failure = detail
-                raise NoRoute(detail, failed.failure.may_pass) from None
+                failure = failed.failure
+                why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
+                no_route = NoRoute(f"jump host {self.name}: {failed}", failure.may_pass, why)
+                if not failure.may_pass and not self._has_let_in:
+                    self._failure = no_route
+                raise no_route from None
             self._has_let_in = True
             return transport
 
