@@ -225,3 +225,18 @@ def test_a_test_that_another_plugin_runs_several_times_stands_for_no_other(runs:
     runs.checks(conftest=RUNNING_EACH_THREE_TIMES, test_it=USUAL)
     runs.over([saying("gpu001", "bad"), saying("gpu002", "pass"), saying("gpu003", "pass")], "-x")
     assert runs.verdicts == {"gpu001": FAIL, "gpu002": INCOMPLETE, "gpu003": INCOMPLETE}
+
+
+def test_an_ssh_config_that_no_host_can_be_looked_up_in_is_one_line(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (runs.folder / ".ssh").mkdir()
+    (runs.folder / ".ssh" / "config").write_text("Match\n")
+    monkeypatch.setenv("HOME", str(runs.folder))
+    runs.checks(test_it=LIGHT)
+    ran = runs.run("--cluster", "ssh:gpu001")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    assert ran.stderr.lines == [
+        "ERROR: the ssh configuration: Unparsable line Match; expected what ssh_config(5) says",
+        "",
+    ]

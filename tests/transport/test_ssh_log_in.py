@@ -178,3 +178,10 @@ def test_an_ssh_config_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def test_an_ssh_config_that_makes_no_sense_is_one_line(client: Client) -> None:
     with pytest.raises(InventoryError, match=r"Unparsable line HostName; expected what ssh_config\(5\) says"):
         client.one(config="HostName")
+
+
+def test_a_block_of_one_host_that_makes_no_sense_costs_that_host_alone(client: Client) -> None:
+    answers = client.visit(Target("node1"), Target("node2"), Target("node3"), config="Host node2\n  HostName")
+    said = "the ssh configuration: Unparsable line HostName; expected what ssh_config(5) says"
+    assert (answers["node2"].unreached, answers["node2"].detail) == (Unreached.NAME, said)
+    assert [answers[name].output for name in ("node1", "node3")] == [b"hello\n"] * 2

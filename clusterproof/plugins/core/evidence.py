@@ -35,7 +35,7 @@ class Unreached(str, Enum):
 
     REFUSED = "refused"
     TIMED_OUT = "timed_out"
-    NAME = "name"  # the name does not resolve
+    NAME = "name"  # the name does not resolve, or what ssh_config says of it is invalid
     NO_ROUTE = "no_route"
     HOST_KEY = "host_key"
     AUTH = "auth"

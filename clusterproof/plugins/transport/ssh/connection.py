@@ -43,7 +43,7 @@ class Ssh(Connection):
             try:
                 return _Visit(logins.to(target), program, limits)
             except (NoRoute, SSHException) as problem:
-                return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
+                return _NoVisit(Answer(unreached=Unreached.NAME, detail=str(problem)))
 
         fan_out(targets, begin, _slots_for(limits.fanout), answered)
 

@@ -75,16 +75,24 @@ class SshConfig:
     def for_host(self, name: str, outranking: str = "") -> SSHConfig:
         """The configuration in which `name` can be looked up; lines of `outranking` take precedence.
 
-        Raises InventoryError for invalid ssh_config syntax.
+        Raises InventoryError for invalid ssh_config syntax, or NoRoute if only blocks that name this host have it.
         """
         text = outranking + "".join(block.text for block in self.blocks if block.concerns(name))
         if text not in self._parsed:
             try:
                 parsed = _WithoutFqdn.from_text(text)
             except ConfigParseError as problem:
-                raise InventoryError(f"the ssh configuration: {problem}; expected what ssh_config(5) says") from None
+                raise self._invalid(problem) from None
             self._parsed[text] = parsed
         return self._parsed[text]
+
+    def _invalid(self, problem: ConfigParseError) -> InventoryError | NoRoute:
+        message = f"the ssh configuration: {problem}; expected what ssh_config(5) says"
+        try:
+            _WithoutFqdn.from_text("".join(block.text for block in self.blocks if not block.hosts))
+        except ConfigParseError:
+            return InventoryError(message)
+        return NoRoute(message)
 
 
 @dataclass(frozen=True, slots=True)
