@@ -49,7 +49,7 @@ class Unreached(str, Enum):
     NO_IMAGE = "no_image"  # the pod's image could not be pulled
     NO_LOG = "no_log"  # the pod ran, but its log could not be read
     REMOVED = "removed"  # the pod was deleted by somebody else
-    API = "api"  # Kubernetes' API server refused, or did not answer
+    API = "api"  # the API of Kubernetes or AWS refused, or did not answer
     NO_CONTAINER = "no_container"  # the command that starts the container did not return the probe's answer
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame

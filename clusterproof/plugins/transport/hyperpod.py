@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.aws import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM, unreached_of
 
 PLUGIN = "session-manager-plugin"
 DOCUMENT = "AWS-StartNonInteractiveCommand"
@@ -180,7 +180,7 @@ class SessionVisit:
         try:
             session = self.sessions.start(address, command)
         except AwsError as problem:
-            return Answer(unreached=_why(problem), detail=str(problem), seconds=time.monotonic() - started)
+            return Answer(unreached=unreached_of(problem), detail=str(problem), seconds=time.monotonic() - started)
         try:
             self._running = self.sessions.read(session, address, command)
             return Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
@@ -195,18 +195,8 @@ class SessionVisit:
 def _is_transient(answer: Answer) -> bool:
     """Whether another session may succeed: the program printed nothing, or the error is transient."""
     if answer.unreached:
-        return answer.unreached is Unreached.LOST
+        return answer.unreached in (Unreached.LOST, Unreached.API)
     return any(passing in answer.output for passing in PASSING) or not PLUGIN_LINE.sub(b"", answer.output).strip()
-
-
-def _why(problem: AwsError) -> Unreached:
-    if isinstance(problem, AwsDenied):
-        return Unreached.AUTH
-    if problem.code == "TargetNotConnected":
-        return Unreached.NOT_CONNECTED
-    if "throttl" in str(problem).lower():
-        return Unreached.THROTTLED
-    return Unreached.LOST
 
 
 def _read(plugin: subprocess.Popen[bytes], most_bytes: int) -> bytes:

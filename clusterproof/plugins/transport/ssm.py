@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES
-from clusterproof.plugins.aws import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws import EXPIRED, NO_CREDENTIALS, Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
@@ -112,7 +112,7 @@ def _run_batch(
         sent = _send(account, batch, program, limits)
     except AwsError as problem:
         for target in batch:
-            answered(target, Answer(unreached=_why(problem), detail=str(problem)))
+            answered(target, Answer(unreached=unreached_of(problem), detail=str(problem)))
         return
     waiting = dict(sent.targets)
     deadline = started + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
@@ -164,7 +164,7 @@ def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: 
     try:
         invocation = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
     except AwsError as problem:
-        return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
+        return Answer(unreached=unreached_of(problem), detail=str(problem), seconds=seconds)
     shown = str(invocation.get("StandardOutputContent", ""))
     if not _is_cut(shown):
         return Answer((shown + str(invocation.get("StandardErrorContent", ""))).encode(), seconds=seconds)
@@ -194,7 +194,10 @@ def _is_cut(output: str) -> bool:
     return len(output) >= SHOWN_CHARACTERS or output.rstrip().endswith(CUT_MARK)
 
 
-def _why(problem: AwsError) -> Unreached:
-    if isinstance(problem, AwsDenied):
+def unreached_of(problem: AwsError) -> Unreached:
+    """Why a node has no answer if a call for it failed: AWS's own failures are none of the node."""
+    if isinstance(problem, AwsDenied) or problem.code in (EXPIRED, NO_CREDENTIALS):
         return Unreached.AUTH
-    return Unreached.THROTTLED if "throttl" in str(problem).lower() else Unreached.LOST
+    if problem.code == "TargetNotConnected":
+        return Unreached.NOT_CONNECTED
+    return Unreached.THROTTLED if "throttl" in str(problem).lower() else Unreached.API
