@@ -121,6 +121,20 @@ def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -
     assert "not registered with Systems Manager" in answers[1].detail
 
 
+def test_an_instance_that_stops_just_before_the_command_costs_no_other(
+    manager: SystemsManager, service: Service
+) -> None:
+    def all_are_online(request: dict[str, Any]) -> dict[str, Any]:
+        return {"InstanceInformationList": [{"InstanceId": one, "PingStatus": "Online"} for one in online]}
+
+    online = [target.address for target in targets(5)]
+    service.serves("DescribeInstanceInformation", all_are_online)
+    manager.refuses = {online[3]}
+    answers = gathered(5)
+    assert [evidence.unreached for evidence in answers] == [None, None, None, Unreached.NOT_CONNECTED, None]
+    assert "InvalidInstanceId" in answers[3].detail
+
+
 def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
     ids = [target.address for target in targets(4)]
     manager.statuses = {ids[0]: "Undeliverable", ids[1]: "ExecutionTimedOut", ids[2]: "AccessDenied"}

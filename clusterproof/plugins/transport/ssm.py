@@ -22,6 +22,7 @@ SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
 BESIDE_CHARACTERS = 1_000  # room for other output before or within an answer
 MIN_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
 POLL_S = 1.0  # between checks for instances that have answered
+REFUSED_INSTANCE = "InvalidInstanceId"  # the code for a whole command, where one instance has stopped meanwhile
 WAITS = ("Pending", "InProgress", "Delayed", "Cancelling")
 CUT_MARK = "--output truncated--"
 _UNREACHED = {
@@ -111,6 +112,11 @@ def _run_batch(
     try:
         sent = _send(account, batch, program, limits)
     except AwsError as problem:
+        if problem.code == REFUSED_INSTANCE and len(batch) > 1 and not is_over.is_set():
+            half = len(batch) // 2
+            for some in (batch[:half], batch[half:]):
+                _run_batch(account, some, program, limits, answered, is_over)
+            return
         for target in batch:
             answered(target, Answer(unreached=unreached_of(problem), detail=str(problem)))
         return
@@ -198,6 +204,6 @@ def unreached_of(problem: AwsError) -> Unreached:
     """Why a node has no answer if a call for it failed: AWS's own failures are none of the node."""
     if isinstance(problem, AwsDenied) or problem.code in (EXPIRED, NO_CREDENTIALS):
         return Unreached.AUTH
-    if problem.code == "TargetNotConnected":
+    if problem.code in ("TargetNotConnected", REFUSED_INSTANCE):
         return Unreached.NOT_CONNECTED
     return Unreached.THROTTLED if "throttl" in str(problem).lower() else Unreached.API
