@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paramiko import Transport
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
@@ -156,6 +158,21 @@ def test_a_server_with_several_keys_is_asked_for_the_known_one(tmp_path: Path, c
         there = Client(tmp_path, server)
         there.known_hosts.write_text(f"[127.0.0.1]:{server.port} {known}")
         assert there.one().output == b"hello\n"
+
+
+@pytest.mark.parametrize(
+    "problem", [RuntimeError("can't start new thread"), OSError(errno.ENFILE, "Too many open files in system")]
+)
+def test_a_log_in_for_which_this_machine_has_no_room_accuses_no_node(
+    client: Client, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def start(_transport: Transport) -> None:
+        raise problem
+
+    monkeypatch.setattr(Transport, "start", start)
+    answer = client.one()
+    assert answer.unreached is Unreached.THROTTLED
+    assert answer.detail.endswith(f"{problem} on this machine; expected room for --fanout")
 
 
 # ssh_config

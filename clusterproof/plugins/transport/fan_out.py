@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import deque
@@ -15,6 +16,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.transport import Answer
+
+_SHORT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS)
 
 
 class Visit(Protocol):
@@ -64,18 +67,27 @@ def fan_out(
             begun.visit.abandon()
 
 
+def is_short_of_room(problem: BaseException) -> bool:
+    """Whether this machine had no thread, file, process or memory left, which says nothing about the node."""
+    if isinstance(problem, OSError):
+        return problem.errno in _SHORT_OF_ROOM
+    return isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "new thread" in str(problem))
+
+
 def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) -> None:
     def make() -> None:
         try:
             answer = visit.make()
         except Exception as problem:  # a bug of ours costs one node, not the run
-            answer = Answer(unreached=Unreached.LOST, detail=f"{type(problem).__name__}: {problem}")
+            why = Unreached.THROTTLED if is_short_of_room(problem) else Unreached.LOST
+            answer = Answer(unreached=why, detail=f"{type(problem).__name__}: {problem}")
         answers.put((number, answer))
 
     try:
         threading.Thread(target=make, name=f"visit-{number}", daemon=True).start()
     except RuntimeError as problem:
-        answers.put((number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout")))
+        detail = f"{problem} on this machine; expected room for --fanout"
+        answers.put((number, Answer(unreached=Unreached.THROTTLED, detail=detail)))
 
 
 def _next_answers(

@@ -185,7 +185,8 @@ class SessionVisit:
             self._running = self.sessions.read(session, address, command)
             return Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
         except OSError as problem:
-            return Answer(unreached=Unreached.LOST, detail=f"{PLUGIN} does not start: {problem.strerror}")
+            detail = f"{PLUGIN} does not start on this machine: {problem.strerror}; expected room for --fanout"
+            return Answer(unreached=Unreached.THROTTLED, detail=detail)
         finally:
             if self._running:
                 _kill(self._running)

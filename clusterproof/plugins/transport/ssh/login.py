@@ -18,6 +18,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.fan_out import is_short_of_room
 from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.ssh.identities import Offer
@@ -54,6 +55,10 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
             Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}"
         )
     roots = tuple(_roots(problem))
+    if any(map(is_short_of_room, roots)):
+        return ConnectionFailure(
+            Unreached.THROTTLED, f"{where}: {_one_line(problem)} on this machine; expected room for --fanout"
+        )
     if is_late or any(isinstance(root, TimeoutError) for root in roots):
         why = "" if isinstance(problem, TimeoutError) else f": {_one_line(problem)}"
         return ConnectionFailure(Unreached.TIMED_OUT, f"{where} did not answer in time{why}")
@@ -133,7 +138,7 @@ class Login:
                 "auth_timeout": self._connect_s,
             }
             self._connection.open()
-        except (SSHException, OSError, EOFError, NoRoute) as problem:
+        except (SSHException, OSError, EOFError, NoRoute, RuntimeError) as problem:  # the last: no thread for paramiko
             is_late = time.monotonic() - started >= self._connect_s
             failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
             explanation = self._route.explanation() if failure.may_pass else ""
