@@ -13,7 +13,13 @@ from paramiko.config import SSHConfig
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport.ssh.logins import SshConfig, host_key_checking, jumps, known_hosts_files
+from clusterproof.plugins.transport.ssh.logins import (
+    SshConfig,
+    host_key_checking,
+    jumps,
+    known_hosts_files,
+    parts_of_hop,
+)
 from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import free_port, sshd, user
 from tests.transport.ssh_client import Client, listening
@@ -166,6 +172,28 @@ def test_a_proxy_command_that_hangs_is_ended(client: Client, tmp_path: Path) -> 
     assert answer.unreached is Unreached.TIMED_OUT
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("hop", "parts"),
+    [
+        ("bastion", ("", "bastion", "")),
+        ("me@realm@bastion:2222", ("me@realm", "bastion", "2222")),
+        ("ssh://ops@bastion:2222/", ("ops", "bastion", "2222")),
+        ("[2001:db8::1]", ("", "2001:db8::1", "")),
+        ("ops@[fe80::1%eth0]:2222", ("ops", "fe80::1%eth0", "2222")),
+    ],
+)
+def test_a_jump_host_is_read_as_openssh_reads_it(hop: str, parts: tuple[str, str, str]) -> None:
+    assert parts_of_hop(hop) == parts
+
+
+@needs_sshd
+@pytest.mark.parametrize("hop", ["2001:db8::1", "ops@", "bastion:ssh", "[bastion]", "ops@bastion:22:33"])
+def test_a_jump_host_that_none_can_be_is_named(client: Client, hop: str) -> None:
+    answer = client.one(config=f"Host node1\n  ProxyJump {hop}\n")
+    expected = "expected [user@]HOST[:port], and an IPv6 address in brackets"
+    assert (answer.unreached, answer.detail) == (Unreached.NAME, f"the ProxyJump {hop!r}; {expected}")
 
 
 @needs_sshd

@@ -24,6 +24,7 @@ from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHost
 from clusterproof.plugins.transport.ssh.identities import Identities
 from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login
 
+_HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^@:/\[\]]+))(?::([0-9]{1,5}))?/?")
 _MAX_INCLUDES = 16  # nesting depth, as in OpenSSH
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*")
 _USER_FILE = "~/.ssh/config"
@@ -108,6 +109,15 @@ def jumps(options: Mapping[str, Any]) -> list[str]:
     """The hosts of ProxyJump in order: `[user@]host[:port]` each."""
     hosts = options.get("proxyjump") or "none"
     return [] if hosts.lower() == "none" else [hop.strip() for hop in hosts.split(",")]
+
+
+def parts_of_hop(hop: str) -> tuple[str, str, str]:
+    """The user, host and port of a ProxyJump's hop; the first and last may be empty. Raises NoRoute."""
+    match = _HOP.fullmatch(hop)
+    if not match:
+        raise NoRoute(f"the ProxyJump {hop!r:.80}; expected [user@]HOST[:port], and an IPv6 address in brackets")
+    user, address, host, port = match.groups("")
+    return user, address or host, port
 
 
 def host_key_checking(options: Mapping[str, Any]) -> str:
@@ -263,8 +273,7 @@ class Logins:
     def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Route:
         """The route through the last of these jump hosts; the one before it is its jump host, and so on."""
         *before, last = path
-        user, _, host_port = last.removeprefix("ssh://").rpartition("@")
-        name, _, port = host_port.partition(":")
+        user, name, port = parts_of_hop(last)
         login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops, abandoned)
         host = self._jump_hosts.setdefault(",".join(path), JumpHost(name))
         return Jumped(name, JumpLogin(host, login), connection.host, connection.port)
