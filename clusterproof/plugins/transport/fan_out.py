@@ -17,6 +17,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.transport import Answer
 
+LOOK_S = 1.0  # between two looks at deadlines, as a visit may also move its own forward
 _SHORT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS)
 
 
@@ -96,7 +97,7 @@ def _next_answers(
     """The next answer, or timeouts for visits whose deadline has passed."""
     next_deadline = min(begun.visit.deadline for begun in running.values())
     try:
-        return [answers.get(timeout=max(next_deadline - time.monotonic(), 0.0))]
+        return [answers.get(timeout=min(max(next_deadline - time.monotonic(), 0.0), LOOK_S))]
     except Empty:
         return _abandon_overdue(running)
 

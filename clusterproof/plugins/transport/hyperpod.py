@@ -30,6 +30,7 @@ DOCUMENT = "AWS-StartNonInteractiveCommand"
 REASON = "clusterproof: reads the state of the node"
 STARTS_PER_S = 3.0  # AWS's own tools assume 3 StartSession a second for an account (reference: aws.md §11)
 ATTEMPTS = 4  # for one node; transient failures are retried: no output at all, an internal error
+OPEN_S = 90.0  # for a StartSession that AWS throttles: it is repeated with growing pauses (plugins/aws)
 PASSING = (b"i/o timeout", b"InternalServerError")
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that passes a session's token to the plugin
 TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only take an argument (its RELEASENOTES.md)
@@ -155,6 +156,14 @@ class SessionVisit:
     _is_over: bool = False
 
     def __post_init__(self) -> None:
+        self._until_started()
+
+    def _until_started(self) -> None:
+        """Give AWS its time to open a session: the node's own begins with it."""
+        self._until_ended()
+        self.deadline += OPEN_S
+
+    def _until_ended(self) -> None:
         self.deadline = time.monotonic() + self.limits.connect_s + self.limits.answer_s
 
     def make(self) -> Answer:
@@ -164,7 +173,8 @@ class SessionVisit:
         for attempt in range(1, ATTEMPTS):
             if not _is_transient(answer) or self._is_over:
                 break
-            self.deadline += attempt + self.rate.wait() + self.limits.answer_s
+            self.rate.wait()
+            self._until_started()
             time.sleep(attempt)
             answer = self._attempt(started)
         return answer
@@ -181,8 +191,11 @@ class SessionVisit:
             session = self.sessions.start(address, command)
         except AwsError as problem:
             return Answer(unreached=unreached_of(problem), detail=str(problem), seconds=time.monotonic() - started)
+        self._until_ended()
         try:
             self._running = self.sessions.read(session, address, command)
+            if self._is_over:  # abandoned before there was a plugin to end
+                return Answer(unreached=Unreached.TIMED_OUT, detail="abandoned")
             return Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
         except OSError as problem:
             detail = f"{PLUGIN} does not start on this machine: {problem.strerror}; expected room for --fanout"
