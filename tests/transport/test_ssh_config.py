@@ -6,6 +6,8 @@ import os
 import resource
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from paramiko.config import SSHConfig
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.ssh import login
+from clusterproof.plugins.transport.ssh.login import LoginState
 from clusterproof.plugins.transport.ssh.logins import (
     SshConfig,
     host_key_checking,
@@ -24,6 +28,7 @@ from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import free_port, sshd, user
 from tests.transport.ssh_client import Client, listening
 
+TIMEOUT_S = 600.0
 CONFIG = """
 ServerAliveInterval 7
 Host gpu1
@@ -194,6 +199,39 @@ def test_a_jump_host_that_none_can_be_is_named(client: Client, hop: str) -> None
     answer = client.one(config=f"Host node1\n  ProxyJump {hop}\n")
     expected = "expected [user@]HOST[:port], and an IPv6 address in brackets"
     assert (answer.unreached, answer.detail) == (Unreached.NAME, f"the ProxyJump {hop!r}; {expected}")
+
+
+class Entering:
+    """A login that a jump host lets in once it may."""
+
+    def __init__(self) -> None:
+        self.state = LoginState()
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+
+    def open(self) -> Entering:
+        self.has_begun.set()
+        assert self.may_end.wait(TIMEOUT_S)
+        return self
+
+
+def test_while_a_jump_host_lets_others_in_the_time_of_a_node_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "_LOGINS_AT_ONCE", 1)
+    host, first, second = login.JumpHost("bastion"), Entering(), Entering()
+    threads = [threading.Thread(target=host.open, args=[entering]) for entering in (first, second)]
+    threads[0].start()
+    assert first.has_begun.wait(TIMEOUT_S)
+    threads[1].start()
+    until = time.monotonic() + TIMEOUT_S
+    while not second.state.waited_s and time.monotonic() < until:
+        time.sleep(0.001)
+    first.may_end.set()
+    assert second.has_begun.wait(TIMEOUT_S)
+    waited_s = second.state.waited_s
+    assert waited_s > first.state.waited_s
+    second.may_end.set()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert second.state.waited_s == waited_s
 
 
 @needs_sshd

@@ -24,7 +24,9 @@ _SHORT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.
 class Visit(Protocol):
     """The visit of one node."""
 
-    deadline: float  # time.monotonic(); the visit may move it
+    @property
+    def deadline(self) -> float:
+        """By time.monotonic(); the visit may move it."""
 
     def make(self) -> Answer:
         """Visit the node; called in a thread of its own."""

@@ -101,6 +101,31 @@ class LoginFailed(ClusterproofError):  # noqa: N818
         self.failure = failure
 
 
+class LoginState:
+    """Shared by a node's login and those to its jump hosts: whether they are abandoned, and how long they waited."""
+
+    def __init__(self) -> None:
+        self.abandoned = threading.Event()
+        self._waited_s = 0.0
+        self._waits_since: float | None = None
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time in the block as waiting for logins of other nodes."""
+        self._waits_since = began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited_s += time.monotonic() - began
+            self._waits_since = None
+
+    @property
+    def waited_s(self) -> float:
+        """How long they have waited, including now; from any thread."""
+        since = self._waits_since
+        return self._waited_s + (time.monotonic() - since if since is not None else 0.0)
+
+
 class Login:
     """A route, a host key to check and keys to offer. Created on the main thread, as Fabric requires; opened on any."""
 
@@ -111,20 +136,20 @@ class Login:
         host: HostIdentity,
         offer: Offer,
         connect_s: float,
-        abandoned: threading.Event,  # shared by a node's login and those to its jump hosts
+        state: LoginState,
     ) -> None:
         self._connection = connection
         self._route = route
         self._host = host
         self._offer = offer
         self._connect_s = connect_s
-        self._abandoned = abandoned
+        self.state = state
         connection.connect_timeout = connect_s  # for the key exchange; Fabric itself takes whole seconds only
         connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
 
     def open(self) -> Transport:
         """Connect, check the host, log in. Raises LoginFailed."""
-        if self._abandoned.is_set():
+        if self.state.abandoned.is_set():
             raise LoginFailed(ConnectionFailure(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
@@ -164,7 +189,7 @@ class Login:
 
     def abandon(self) -> None:
         """Wake whoever waits for this login, and prevent it from being opened again; from any thread."""
-        self._abandoned.set()
+        self.state.abandoned.set()
         self.interrupt()
 
     def _transport(self, sock: Any, **options: Any) -> Transport:
@@ -193,20 +218,27 @@ class JumpHost:
 
     def open(self, login: Login) -> Transport:
         """Log in. If the first login failed permanently, no further one is tried. Raises NoRoute."""
-        with self._slots:
-            if self._failure:
-                raise self._failure
-            try:
-                transport = login.open()
-            except LoginFailed as failed:
-                failure = failed.failure
-                why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
-                no_route = NoRoute(f"jump host {self.name}: {failed}", failure.may_pass, why)
-                if not failure.may_pass and not self._has_let_in:
-                    self._failure = no_route
-                raise no_route from None
-            self._has_let_in = True
-            return transport
+        with login.state.waiting():
+            self._slots.acquire()
+        try:
+            return self._opened(login)
+        finally:
+            self._slots.release()
+
+    def _opened(self, login: Login) -> Transport:
+        if self._failure:
+            raise self._failure
+        try:
+            transport = login.open()
+        except LoginFailed as failed:
+            failure = failed.failure
+            why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
+            no_route = NoRoute(f"jump host {self.name}: {failed}", failure.may_pass, why)
+            if not failure.may_pass and not self._has_let_in:
+                self._failure = no_route
+            raise no_route from None
+        self._has_let_in = True
+        return transport
 
 
 @dataclass(frozen=True, slots=True)

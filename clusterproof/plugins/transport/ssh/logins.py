@@ -6,7 +6,6 @@ import functools
 import logging
 import re
 import shlex
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from clusterproof.plugins.core.opened import distrust
 from clusterproof.plugins.transport.ssh import Direct, Jumped, NoRoute, Proxied, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.ssh.identities import Identities
-from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login
+from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login, LoginState
 
 _HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^@:/\[\]]+))(?::([0-9]{1,5}))?/?")
 _MAX_INCLUDES = 16  # nesting depth, as in OpenSSH
@@ -225,9 +224,9 @@ class Logins:
             "User": target.user or self._settings.get("user", ""),
             "Port": str(target.port or self._settings.get("port", "") or ""),
         }
-        return self._login(target.name, lines, 0, threading.Event())
+        return self._login(target.name, lines, 0, LoginState())
 
-    def _login(self, name: str, lines: Mapping[str, str], hops: int, abandoned: threading.Event) -> Login:
+    def _login(self, name: str, lines: Mapping[str, str], hops: int, state: LoginState) -> Login:
         connection = self._connection(name, {**lines, "IdentityFile": self._settings.get("identity_file", "")})
         host, port, options = connection.host, connection.port, connection.ssh_config
         if not is_address(host) or not is_user(connection.user):
@@ -240,8 +239,8 @@ class Logins:
             checking=self._checking(host_key_checking(options)),
         )
         offer = self._identities.offer(connection.user, options, self._connect_s)
-        route = self._route(name, connection, hops, abandoned)
-        return Login(connection, route, identity, offer, self._connect_s, abandoned)
+        route = self._route(name, connection, hops, state)
+        return Login(connection, route, identity, offer, self._connect_s, state)
 
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
         """A Fabric connection for `name`; `lines` of ssh_config override the files."""
@@ -261,20 +260,20 @@ class Logins:
         except ValueError as problem:
             raise NoRoute(f"the ssh configuration of {name}: {problem}") from None
 
-    def _route(self, name: str, connection: Connection, hops: int, abandoned: threading.Event) -> Route:
+    def _route(self, name: str, connection: Connection, hops: int, state: LoginState) -> Route:
         path = [hop for hop in jumps(connection.ssh_config) if hop != name]
         if path:
             if hops >= _MAX_JUMPS:
                 raise NoRoute(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
-            return self._jumped(path, connection, hops + 1, abandoned)
+            return self._jumped(path, connection, hops + 1, state)
         command = connection.ssh_config.get("proxycommand")
         return Proxied(command) if command else Direct(connection.host, connection.port)
 
-    def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Route:
+    def _jumped(self, path: list[str], connection: Connection, hops: int, state: LoginState) -> Route:
         """The route through the last of these jump hosts; the one before it is its jump host, and so on."""
         *before, last = path
         user, name, port = parts_of_hop(last)
-        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops, abandoned)
+        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops, state)
         host = self._jump_hosts.setdefault(",".join(path), JumpHost(name))
         return Jumped(name, JumpLogin(host, login), connection.host, connection.port)
 
