@@ -285,6 +285,19 @@ def test_a_jump_host_that_refuses_log_in_is_what_is_reported_and_no_fault_of_nod
 
 
 @needs_sshd
+def test_a_jump_host_that_forwards_nothing_is_no_fault_of_nodes_behind_it(tmp_path: Path, client: Client) -> None:
+    with sshd(tmp_path / "sshd", "AllowTcpForwarding no") as bastion:
+        client.known_hosts.write_text(client.server.known_hosts() + bastion.known_hosts())
+        hop = f"Host bastion\n  Port {bastion.port}\n  IdentityFile {bastion.identity}\n"
+        answer = client.one(config=f"{hop}Host node1\n  ProxyJump bastion\n")
+    assert answer.unreached is Unreached.AUTH
+    assert answer.detail == (
+        f"jump host bastion does not forward to 127.0.0.1:{client.server.port}: Administratively prohibited; "
+        "expected AllowTcpForwarding and PermitOpen there to allow it"
+    )
+
+
+@needs_sshd
 def test_a_node_that_its_jump_host_does_not_reach_is_reported(client: Client) -> None:
     answer = client.one(Target("node1", port=free_port()), config="Host node1\n  ProxyJump bastion\n")
     assert answer.unreached is Unreached.NO_ROUTE

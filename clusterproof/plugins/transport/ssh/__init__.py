@@ -15,6 +15,7 @@ import tempfile
 from typing import IO, Protocol
 
 from paramiko import Channel, ChannelException, SSHException, Transport
+from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
@@ -195,6 +196,10 @@ class Jumped:
         try:
             channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=timeout_s)
         except ChannelException as refused:
+            if refused.code == OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
+                allowed = "expected AllowTcpForwarding and PermitOpen there to allow it"
+                message = f"jump host {self._name} does not forward to {host}:{port}: {refused.text}; {allowed}"
+                raise NoRoute(message, unreached=Unreached.AUTH) from None
             raise NoRoute(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
         return Tunnel(channel)
 
