@@ -181,6 +181,13 @@ def test_a_start_that_aws_throttles_for_long_takes_nothing_of_the_nodes_time() -
     assert reading_s <= 15.0
 
 
+def test_a_whole_answer_is_not_asked_for_again_whatever_the_plugin_says_behind_it(manager: SystemsManager) -> None:
+    manager.vices.append(lambda output: output + b"read tcp 10.0.0.1:443: i/o timeout\n")
+    (evidence,) = gathered()
+    assert not evidence.unreached
+    assert len(manager.started) == 1
+
+
 def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: SystemsManager) -> None:
     manager.run = lambda _target, _words: here("", ["/bin/sleep", "3"])
     (evidence,) = gathered(limits=replace(LIMITS, connect_s=0.5, answer_s=0.5))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.agent.frame import has_end
 from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
@@ -171,7 +172,7 @@ class SessionVisit:
         started = time.monotonic()
         answer = self._attempt(started)
         for attempt in range(1, ATTEMPTS):
-            if not _is_transient(answer) or self._is_over:
+            if self._is_over or has_end(answer.output, self.program.nonce) or not _is_transient(answer):
                 break
             self.rate.wait()
             self._until_started()
