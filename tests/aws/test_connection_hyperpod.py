@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +16,9 @@ from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
-from clusterproof.plugins.transport import Answer, Limits, Unusable
+from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.hyperpod import MISSING, RESPONSE, Hyperpod, StartRate
+from clusterproof.plugins.transport.hyperpod import MISSING, OPEN_S, RESPONSE, Hyperpod, SessionVisit, StartRate
 from tests.aws.service import DENIED, THROTTLED, Service
 from tests.aws.systems_manager import PLUGINS, SystemsManager, folder_of_plugin, here, install_plugin
 from tests.builders.probed import ANSWER_S, padded, reported
@@ -153,6 +154,38 @@ def test_throttled_starts_are_waited_out(manager: SystemsManager, service: Servi
     service.says("StartSession", THROTTLED, THROTTLED)
     (evidence,) = gathered()
     assert not evidence.unreached
+
+
+def test_a_start_that_aws_throttles_for_long_takes_nothing_of_the_nodes_time() -> None:
+    class Sessions:
+        """Records how long the visit may take when a session is opened, and when it is read."""
+
+        def start(self, *_: str) -> dict[str, str]:
+            left_s.append(visit.deadline - time.monotonic())
+            return {}
+
+        def read(self, *_: object) -> None:
+            left_s.append(visit.deadline - time.monotonic())
+            visit.abandon()
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def end(self, _session: dict[str, str]) -> None:
+            """Nothing was opened."""
+
+    left_s: list[float] = []
+    limits = Limits(connect_s=5.0, answer_s=10.0)
+    visit = SessionVisit(Sessions(), targets()[0], Program("true"), limits, StartRate(1000.0))  # type: ignore[arg-type]
+    assert visit.make().unreached is Unreached.THROTTLED
+    opening_s, reading_s = left_s
+    assert opening_s > OPEN_S
+    assert reading_s <= 15.0
+
+
+def test_a_whole_answer_is_not_asked_for_again_whatever_the_plugin_says_behind_it(manager: SystemsManager) -> None:
+    manager.vices.append(lambda output: output + b"read tcp 10.0.0.1:443: i/o timeout\n")
+    (evidence,) = gathered()
+    assert not evidence.unreached
+    assert len(manager.started) == 1
 
 
 def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: SystemsManager) -> None:

@@ -14,6 +14,7 @@ from botocore.response import StreamingBody
 
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.verdict import Verdict
@@ -25,6 +26,7 @@ from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.ssm import MAX_INSTANCES, Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
+from tests.aws.service import Answer as Refusal
 from tests.aws.systems_manager import SystemsManager, here
 from tests.builders.probed import ANSWER_S, padded, reported
 
@@ -117,6 +119,20 @@ def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -
     answers = gathered(3)
     assert [evidence.unreached for evidence in answers] == [None, Unreached.NOT_CONNECTED, None]
     assert "not registered with Systems Manager" in answers[1].detail
+
+
+def test_an_instance_that_stops_just_before_the_command_costs_no_other(
+    manager: SystemsManager, service: Service
+) -> None:
+    def all_are_online(request: dict[str, Any]) -> dict[str, Any]:
+        return {"InstanceInformationList": [{"InstanceId": one, "PingStatus": "Online"} for one in online]}
+
+    online = [target.address for target in targets(5)]
+    service.serves("DescribeInstanceInformation", all_are_online)
+    manager.refuses = {online[3]}
+    answers = gathered(5)
+    assert [evidence.unreached for evidence in answers] == [None, None, None, Unreached.NOT_CONNECTED, None]
+    assert "InvalidInstanceId" in answers[3].detail
 
 
 def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
@@ -215,6 +231,22 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
     (evidence,) = gathered()
     assert evidence.unreached is Unreached.AUTH
     assert "ssm:SendCommand is not allowed" in evidence.detail
+
+
+BROKEN = Refusal(400, "InternalServerError", "An internal error occurred.")
+EXPIRED = Refusal(400, "ExpiredTokenException", "The security token included in the request is expired")
+
+
+@pytest.mark.parametrize("call", ["SendCommand", "GetCommandInvocation"])
+@pytest.mark.parametrize(
+    ("failure", "unreached"), [(EXPIRED, Unreached.AUTH), (BROKEN, Unreached.API)], ids=["expired", "broken"]
+)
+def test_a_failure_of_aws_is_none_of_the_nodes(
+    manager: SystemsManager, service: Service, call: str, failure: Refusal, unreached: Unreached
+) -> None:
+    service.serves(call, lambda _request: failure)
+    assert {evidence.unreached for evidence in gathered(2)} == {unreached}
+    assert not unreached_rows()[unreached.value].speaks_against_node
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,14 @@ def test_options_of_the_command_line_outrank_an_inventorys_settings(tmp_path: Pa
     assert resolve(path, {"user": "root"}).settings == {"user": "root", "port": "22"}
 
 
+@pytest.mark.parametrize("host", ["", "root@", "head:port", "head:70000", "head:0", "[::1]:22", "root@::1", "he ad"])
+def test_a_submit_host_that_none_can_be_is_refused_in_one_line(host: str) -> None:
+    with pytest.raises(InventoryError) as wrong:
+        resolve("slurm:gpu", {"via": f"ssh:{host}"})
+    expected = "expected controller, nodes, or ssh:[user@]HOST[:port]"
+    assert str(wrong.value) == f"--via 'ssh:{host}' is not a way to a Slurm cluster; {expected}"
+
+
 @pytest.mark.parametrize(
     ("is_there", "ends"),
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import INTERRUPTED
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.recording import write_node
+from clusterproof.plugins.suite import session
 from clusterproof.plugins.suite.gatherer import Gatherer
 from tests.builders.runs import ALONE_OR_NOT, DEVICES, LIGHT, ROOT, USUAL, Runs, saying
 
@@ -225,3 +229,34 @@ def test_a_test_that_another_plugin_runs_several_times_stands_for_no_other(runs:
     runs.checks(conftest=RUNNING_EACH_THREE_TIMES, test_it=USUAL)
     runs.over([saying("gpu001", "bad"), saying("gpu002", "pass"), saying("gpu003", "pass")], "-x")
     assert runs.verdicts == {"gpu001": FAIL, "gpu002": INCOMPLETE, "gpu003": INCOMPLETE}
+
+
+def test_an_ssh_config_that_no_host_can_be_looked_up_in_is_one_line(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (runs.folder / ".ssh").mkdir()
+    (runs.folder / ".ssh" / "config").write_text("Match\n")
+    monkeypatch.setenv("HOME", str(runs.folder))
+    runs.checks(test_it=LIGHT)
+    ran = runs.run("--cluster", "ssh:gpu001")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    assert ran.stderr.lines == [
+        "ERROR: the ssh configuration: Unparsable line Match; expected what ssh_config(5) says",
+        "",
+    ]
+
+
+def test_where_workers_cannot_be_given_the_evidence_no_node_is_taken_for_unreached(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path, evidence: NodeEvidence) -> None:
+        if folder != runs.folder / "kept":
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder / evidence.node))
+        write_node(folder, evidence)
+
+    monkeypatch.setattr(session, "write_node", full)
+    runs.checks(test_it=LIGHT)
+    ran = runs.over(BAD_SECOND, "-n1", "--record", str(runs.folder / "kept"))
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    ran.stderr.re_match_lines([r"ERROR: -n: \S+/gpu001: No space left on device; expected room there for what all nod"])
+    assert {file.stem for file in (runs.folder / "kept" / "nodes").iterdir()} == {"gpu001", "gpu002", "gpu003"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from dataclasses import dataclass, field
@@ -101,6 +102,25 @@ def test_a_fault_of_ours_costs_one_node() -> None:
     answers = run(named(broken, visit("a")))
     assert (answers["broken"].unreached, answers["broken"].detail) == (Unreached.LOST, "KeyError: 'surprise'")
     assert answers["a"].output == b"a"
+
+
+def test_where_this_machine_has_no_thread_left_no_node_is_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    answer = run(named(visit("a")))["a"]
+    said = "can't start new thread on this machine; expected room for --fanout"
+    assert (answer.unreached, answer.detail) == (Unreached.THROTTLED, said)
+
+
+@pytest.mark.parametrize(
+    "problem", [RuntimeError("can't start new thread"), OSError(errno.EMFILE, "Too many open files"), MemoryError()]
+)
+def test_a_visit_for_which_this_machine_has_no_room_accuses_no_node(problem: Exception) -> None:
+    cramped = visit("cramped")
+    cramped.problem = problem
+    assert run(named(cramped))["cramped"].unreached is Unreached.THROTTLED
 
 
 def test_an_interrupted_fan_out_abandons_what_is_still_running() -> None:

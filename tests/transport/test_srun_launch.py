@@ -172,6 +172,35 @@ def test_what_srun_says_of_one_node_is_attributed_to_that_node(stand: Stand) -> 
     assert answers["b"][:2] == (Unreached.LOST, "srun: Communication connection failure")
 
 
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("srun: unrecognized option '--foo'", "unrecognized option '--foo'"),
+        ("srun: error: Invalid --mem specification", "Invalid --mem specification"),
+        ("srun: fatal: No command given to execute.", "No command given to execute."),
+        (
+            "srun: error: Unable to create step for job 7: Job/step already completing or completed",
+            "Unable to create step for job 7: Job/step already completing or completed",
+        ),
+    ],
+)
+def test_an_srun_that_starts_nothing_anywhere_accuses_no_node(stand: Stand, said: str, problem: str) -> None:
+    expected = "expected an srun that starts on nodes (--srun-options)"
+    stand.srun(f'echo "{said}" >&2; exit 1')
+    with pytest.raises(Unusable) as raised:
+        stand.answers("a", "b")
+    assert str(raised.value) == f"this host: srun: {problem}; {expected}"
+    stand.srun(
+        f'case "$*" in *partition=other*) echo "{said}" >&2; exit 1;; esac; on a 0; echo "0: ${{mark}}a."; end 0'
+    )
+    stand.command(
+        "scontrol", SCONTROL.replace("Partitions=gpu", "Partitions=$([ $name = a ] && echo gpu || echo other)")
+    )
+    answers = stand.answers("a", "b")
+    assert answers["a"][0] is None
+    assert answers["b"][:2] == (Unreached.BUSY, f"srun: {problem}; {expected}")
+
+
 def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> None:
     stand.srun(
         'case "$*" in *--nodelist=b\\ *|*a,b*)\n'

@@ -50,6 +50,15 @@ def test_gpus_are_asked_for_only_where_a_cgroup_hides_them_and_the_node_is_idle(
     assert nodes_by_gpus == {"8": ["a"], "": ["b", "c"]}
 
 
+def test_all_gpus_of_a_node_are_asked_for_of_whatever_type() -> None:
+    records = {
+        **record("a", gres="gpu:h100:4(S:0,1),gpu:l40s:2(S:2)"),
+        **record("b", gres="gpu:3g.40gb:2,gpu:1g.10gb:7"),
+    }
+    asked_for = {launch["nodes"][0]: launch["gpus"] for launch in planned(records, constrains=True)[0]}
+    assert asked_for == {"a": "6", "b": "9"}
+
+
 def test_memory_is_asked_for_only_where_nodes_are_configured_with_it() -> None:
     records = {**record("a", memory=2_000_000), **record("b")}
     assert [launch["memory"] for launch in planned(records)[0]] == [True, False]

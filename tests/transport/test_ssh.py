@@ -112,13 +112,13 @@ def test_a_name_that_does_not_resolve_is_named(client: Client) -> None:
 def test_a_name_that_a_shell_could_read_goes_no_further(client: Client, tmp_path: Path) -> None:
     target = Target("node1", address=f"$(touch${{IFS}}{tmp_path}/touched)")
     answer = client.one(target, config="ProxyCommand echo %h")
-    assert answer.unreached is Unreached.NO_ROUTE
+    assert answer.unreached is Unreached.NAME
     assert not (tmp_path / "touched").exists()
 
 
 def test_an_address_cannot_smuggle_in_a_line_of_ssh_config(client: Client, tmp_path: Path) -> None:
     answer = client.one(Target("node1", address=f"127.0.0.1\nProxyCommand touch {tmp_path}/touched"))
-    assert answer.unreached is Unreached.NO_ROUTE
+    assert answer.unreached is Unreached.NAME
     assert not (tmp_path / "touched").exists()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paramiko import Transport
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
@@ -158,6 +160,21 @@ def test_a_server_with_several_keys_is_asked_for_the_known_one(tmp_path: Path, c
         assert there.one().output == b"hello\n"
 
 
+@pytest.mark.parametrize(
+    "problem", [RuntimeError("can't start new thread"), OSError(errno.ENFILE, "Too many open files in system")]
+)
+def test_a_log_in_for_which_this_machine_has_no_room_accuses_no_node(
+    client: Client, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def start(_transport: Transport) -> None:
+        raise problem
+
+    monkeypatch.setattr(Transport, "start", start)
+    answer = client.one()
+    assert answer.unreached is Unreached.THROTTLED
+    assert answer.detail.endswith(f"{problem} on this machine; expected room for --fanout")
+
+
 # ssh_config
 
 
@@ -178,3 +195,10 @@ def test_an_ssh_config_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def test_an_ssh_config_that_makes_no_sense_is_one_line(client: Client) -> None:
     with pytest.raises(InventoryError, match=r"Unparsable line HostName; expected what ssh_config\(5\) says"):
         client.one(config="HostName")
+
+
+def test_a_block_of_one_host_that_makes_no_sense_costs_that_host_alone(client: Client) -> None:
+    answers = client.visit(Target("node1"), Target("node2"), Target("node3"), config="Host node2\n  HostName")
+    said = "the ssh configuration: Unparsable line HostName; expected what ssh_config(5) says"
+    assert (answers["node2"].unreached, answers["node2"].detail) == (Unreached.NAME, said)
+    assert [answers[name].output for name in ("node1", "node3")] == [b"hello\n"] * 2

@@ -96,6 +96,21 @@ def test_a_program_that_ended_is_told_from_a_connection_that_broke(
     assert said in heard.text
 
 
+def test_a_session_for_whose_end_no_thread_can_be_started_ends_all_the_same(
+    home: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    heard = Heard()
+    session = sessions(1)[0]
+    ended = run(session, STAYS, heard)
+    assert heard.has_come.wait(TIMEOUT_S)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    session.end()
+    assert ended.result(60.0).startswith("the connection broke: ")
+
+
 def test_what_the_listener_raises_ends_the_session(home: Testbed) -> None:
     def refuse(piece: bytes) -> None:
         raise ValueError(piece.decode())

@@ -105,6 +105,29 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     assert any(isinstance(update, Hello) for update in seen)
 
 
+def test_a_connection_for_which_no_thread_can_be_started_begins_once_one_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, list[str]()
+
+    def starts_all_but_the_second(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts_all_but_the_second)
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "NO_THREAD_S", 0.01)
+    events: SimpleQueue[SessionEvent | None] = SimpleQueue()
+    line = SamplerSession(
+        Target("gpu001"), Scripted(says_hello, says_hello), SamplerOptions(10.0), lambda: None, events
+    )
+    line.start()
+    seen = [events.get(timeout=TIMEOUT_S) for _ in range(4)]
+    line.end()
+    assert line.join(TIMEOUT_S)
+    assert [type(event.what) for event in seen if event] == [Hello, SessionEnded] * 2
+
+
 @pytest.mark.long
 def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)

@@ -80,7 +80,8 @@ def test_reachable(node: Node) -> None:
         return
     reason = answer.unreached.value.replace("_", " ")
     if answer.unreached in (Unreached.BUSY, Unreached.DRAINED):
-        incomplete(f"{reason}: {answer.detail}; expected a place on the node for a moment", node.why_unreached)
+        expected = "" if "; expected " in answer.detail else "; expected a place on the node for a moment"
+        incomplete(f"{reason}: {answer.detail}{expected}", node.why_unreached)
     expected = "" if "; expected " in answer.detail else "; expected an answer from the probe"
     message = f"{reason}: {answer.detail or 'no more is known'}{expected}"
     if not unreached_rows()[answer.unreached.value].speaks_against_node:

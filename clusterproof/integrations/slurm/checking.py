@@ -84,6 +84,8 @@ def check(
         evidence = probe.evidence(node_of(os.environ), deadline_s)
     finally:
         probe.end()
+    if evidence.unreached:  # it is a process of ours: its end says nothing about the node
+        raise NoVerdict(f"the probe gave no evidence: {evidence.detail}")
     everything = evaluate(evidence)
     for result in everything:
         report(result)

@@ -7,7 +7,7 @@ import time
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.call import VERDICT, Call
-from clusterproof.integrations.slurm.checking import check
+from clusterproof.integrations.slurm.checking import NoVerdict, check
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
@@ -105,7 +105,11 @@ def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
 def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | None) -> tuple[CheckFinding, ...]:
     """Without findings that a second run does not confirm: what did not answer once may have been busy."""
     time.sleep(RETRY_S)
-    again = check(OCCASIONS, call.settings, call.left_s, begins)
+    try:
+        again = check(OCCASIONS, call.settings, call.left_s, begins)
+    except (NoVerdict, OSError) as why:
+        call.log(f"not confirmed: {why}", WARNING)
+        return tuple(finding for finding in findings if finding.check not in SEEN_TWICE)
     call.log_run(again)
     found_again = {finding.check: finding for finding in draining(again, call.job)}
     return tuple(filter(None, (_found_twice(finding, found_again.get(finding.check)) for finding in findings)))

@@ -46,7 +46,7 @@ class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
         self.action = action
 
 
-NO_CREDENTIALS = "NoCredentials"  # the code of an AwsError
+NO_CREDENTIALS, EXPIRED = "NoCredentials", "Expired"  # codes of an AwsError
 NONE_HERE = "no AWS credentials here; expected some in the environment, ~/.aws, a role or --profile"
 
 
@@ -247,7 +247,7 @@ def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:
     if code in _DENIED or code.startswith("AccessDenied"):
         return AwsDenied(action)
     if code in _EXPIRED:
-        return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", "Expired")
+        return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", EXPIRED)
     if code in _THROTTLED:
         return AwsError(f"{action}: throttled by AWS {ATTEMPTS} times in a row; try again later", code)
     return AwsError(f"{action}: {code}: {message}", code)

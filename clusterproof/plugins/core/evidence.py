@@ -35,7 +35,7 @@ class Unreached(str, Enum):
 
     REFUSED = "refused"
     TIMED_OUT = "timed_out"
-    NAME = "name"  # the name does not resolve
+    NAME = "name"  # the name does not resolve, or what ssh_config says of it is invalid
     NO_ROUTE = "no_route"
     HOST_KEY = "host_key"
     AUTH = "auth"
@@ -49,7 +49,7 @@ class Unreached(str, Enum):
     NO_IMAGE = "no_image"  # the pod's image could not be pulled
     NO_LOG = "no_log"  # the pod ran, but its log could not be read
     REMOVED = "removed"  # the pod was deleted by somebody else
-    API = "api"  # Kubernetes' API server refused, or did not answer
+    API = "api"  # the API of Kubernetes or AWS refused, or did not answer
     NO_CONTAINER = "no_container"  # the command that starts the container did not return the probe's answer
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame

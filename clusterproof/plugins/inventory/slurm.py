@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, within
+from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user, within
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
+from clusterproof.plugins.inventory.file import MAX_PORT
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import COLLECTOR, JOBS, SETTING, ask_slurm, submit_host
 from clusterproof.plugins.transport.srun.places import TAKING_STEPS
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
 VIA = "controller, nodes, or ssh:[user@]HOST[:port]"
+_SUBMIT_HOST = re.compile(r"ssh:(?:([^:]+)@)?([^@:]+)(?::([0-9]{1,5}))?")
 _SHOWN = 5  # kinds of omitted nodes in the header
 
 
@@ -28,7 +31,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     InventoryError.
     """
     via = options.get("via", "controller")
-    if via not in ("controller", "auto", "nodes") and not via.startswith("ssh:"):
+    if via not in ("controller", "auto", "nodes") and not _is_submit_host(via):
         raise InventoryError(f"--via {via!r:.80} is not a way to a Slurm cluster; expected {VIA}")
     settings = {SETTING: via if via.startswith("ssh:") else "local"}
     cluster, jobs = _reported_by_slurm(settings, f"slurm:{rest}")
@@ -54,6 +57,15 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
         notes=(f"not validated: {_left_out(left)}",) if left else (),
         is_part=len(kept) < len(cluster.nodes),
     )
+
+
+def _is_submit_host(via: str) -> bool:
+    """Whether it is `ssh:[user@]HOST[:port]`."""
+    form = _SUBMIT_HOST.fullmatch(via)
+    if not form:
+        return False
+    user, host, port = form.groups("")
+    return (not user or is_user(user)) and is_address(host) and 1 <= int(port or 1) <= MAX_PORT
 
 
 def _reported_by_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:

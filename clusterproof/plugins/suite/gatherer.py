@@ -131,7 +131,7 @@ class Gatherer:
                     note,
                     self._further_collectors(),
                 )
-            except Unusable as problem:
+            except (Unusable, InventoryError) as problem:
                 raise pytest.UsageError(str(problem)) from None
         if loads:
             from clusterproof.plugins.suite.perf.session import load_nodes  # few runs load anything

@@ -76,6 +76,7 @@ class ClusterSession:
         config.stash[CLUSTER] = self.redaction.cluster if self.redaction else cluster
         self.is_chosen = False
         self.shared: tempfile.TemporaryDirectory[str] | None = None
+        self.why_not_shared = ""
 
     def _redact(self, worker: dict[str, Any] | None) -> None:
         """Replace names by those to be displayed; a worker reads what the controller has rewritten."""
@@ -224,15 +225,19 @@ class ClusterSession:
                 self.redaction.of_control_plane(collected) if self.redaction else collected
             )
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
+        self._require_shared()
 
     def _write(self, folders: list[Path], write: Callable[[Path, T], None], content: T) -> None:
-        """Write to every recording; if one fails, it is abandoned and the run continues."""
+        """Write to every recording; if one fails, it is abandoned and the others are completed."""
         for folder in list(folders):
             try:
                 write(folder, content)
             except OSError as problem:
                 folders.remove(folder)
-                note_unwritten(self.config, "--record", problem)
+                if folder == self._record_folder():
+                    note_unwritten(self.config, "--record", problem)
+                else:
+                    self.why_not_shared = f"{problem.filename or folder}: {problem.strerror or problem}"
 
     def measure_pairs(self, shared: Path | None) -> None:
         """Measure between nodes, or read a recording's measurements; workers find them in `shared`."""
@@ -244,7 +249,14 @@ class ClusterSession:
                 self.config, self.cluster, self.gatherer.connection(), self.gatherer.limits(), self.redaction
             )
         if shared and PAIRWISE in self.config.stash:
-            write_journals(self.config.stash[PAIRWISE], shared)
+            self._write([shared], lambda folder, run: write_journals(run, folder), self.config.stash[PAIRWISE])
+            self._require_shared()
+
+    def _require_shared(self) -> None:
+        """Raise pytest.UsageError if workers would take nodes that are missing in their folder for unreached ones."""
+        if self.why_not_shared:
+            room = "expected room there for what all nodes report: TMPDIR names another folder; or no -n"
+            raise pytest.UsageError(f"-n: {self.why_not_shared}; {room}")
 
     def _replay_pairs(self, folder: Path) -> None:
         """Read a recording's pairs, if any: each of them then gets a test."""

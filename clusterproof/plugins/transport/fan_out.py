@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import deque
@@ -16,11 +17,16 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.transport import Answer
 
+LOOK_S = 1.0  # between two looks at deadlines, as a visit may also move its own forward
+_SHORT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS)
+
 
 class Visit(Protocol):
     """The visit of one node."""
 
-    deadline: float  # time.monotonic(); the visit may move it
+    @property
+    def deadline(self) -> float:
+        """By time.monotonic(); the visit may move it."""
 
     def make(self) -> Answer:
         """Visit the node; called in a thread of its own."""
@@ -64,18 +70,27 @@ def fan_out(
             begun.visit.abandon()
 
 
+def is_short_of_room(problem: BaseException) -> bool:
+    """Whether this machine had no thread, file, process or memory left, which says nothing about the node."""
+    if isinstance(problem, OSError):
+        return problem.errno in _SHORT_OF_ROOM
+    return isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "new thread" in str(problem))
+
+
 def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) -> None:
     def make() -> None:
         try:
             answer = visit.make()
         except Exception as problem:  # a bug of ours costs one node, not the run
-            answer = Answer(unreached=Unreached.LOST, detail=f"{type(problem).__name__}: {problem}")
+            why = Unreached.THROTTLED if is_short_of_room(problem) else Unreached.LOST
+            answer = Answer(unreached=why, detail=f"{type(problem).__name__}: {problem}")
         answers.put((number, answer))
 
     try:
         threading.Thread(target=make, name=f"visit-{number}", daemon=True).start()
     except RuntimeError as problem:
-        answers.put((number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout")))
+        detail = f"{problem} on this machine; expected room for --fanout"
+        answers.put((number, Answer(unreached=Unreached.THROTTLED, detail=detail)))
 
 
 def _next_answers(
@@ -84,7 +99,7 @@ def _next_answers(
     """The next answer, or timeouts for visits whose deadline has passed."""
     next_deadline = min(begun.visit.deadline for begun in running.values())
     try:
-        return [answers.get(timeout=max(next_deadline - time.monotonic(), 0.0))]
+        return [answers.get(timeout=min(max(next_deadline - time.monotonic(), 0.0), LOOK_S))]
     except Empty:
         return _abandon_overdue(running)
 

@@ -18,18 +18,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.aws import Account, AwsDenied, AwsError
+from clusterproof.plugins.agent.frame import has_end
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM, unreached_of
 
 PLUGIN = "session-manager-plugin"
 DOCUMENT = "AWS-StartNonInteractiveCommand"
 REASON = "clusterproof: reads the state of the node"
 STARTS_PER_S = 3.0  # AWS's own tools assume 3 StartSession a second for an account (reference: aws.md §11)
 ATTEMPTS = 4  # for one node; transient failures are retried: no output at all, an internal error
+OPEN_S = 90.0  # for a StartSession that AWS throttles: it is repeated with growing pauses (plugins/aws)
 PASSING = (b"i/o timeout", b"InternalServerError")
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that passes a session's token to the plugin
 TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only take an argument (its RELEASENOTES.md)
@@ -155,6 +157,14 @@ class SessionVisit:
     _is_over: bool = False
 
     def __post_init__(self) -> None:
+        self._until_started()
+
+    def _until_started(self) -> None:
+        """Give AWS its time to open a session: the node's own begins with it."""
+        self._until_ended()
+        self.deadline += OPEN_S
+
+    def _until_ended(self) -> None:
         self.deadline = time.monotonic() + self.limits.connect_s + self.limits.answer_s
 
     def make(self) -> Answer:
@@ -162,9 +172,10 @@ class SessionVisit:
         started = time.monotonic()
         answer = self._attempt(started)
         for attempt in range(1, ATTEMPTS):
-            if not _is_transient(answer) or self._is_over:
+            if self._is_over or has_end(answer.output, self.program.nonce) or not _is_transient(answer):
                 break
-            self.deadline += attempt + self.rate.wait() + self.limits.answer_s
+            self.rate.wait()
+            self._until_started()
             time.sleep(attempt)
             answer = self._attempt(started)
         return answer
@@ -180,12 +191,16 @@ class SessionVisit:
         try:
             session = self.sessions.start(address, command)
         except AwsError as problem:
-            return Answer(unreached=_why(problem), detail=str(problem), seconds=time.monotonic() - started)
+            return Answer(unreached=unreached_of(problem), detail=str(problem), seconds=time.monotonic() - started)
+        self._until_ended()
         try:
             self._running = self.sessions.read(session, address, command)
+            if self._is_over:  # abandoned before there was a plugin to end
+                return Answer(unreached=Unreached.TIMED_OUT, detail="abandoned")
             return Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
         except OSError as problem:
-            return Answer(unreached=Unreached.LOST, detail=f"{PLUGIN} does not start: {problem.strerror}")
+            detail = f"{PLUGIN} does not start on this machine: {problem.strerror}; expected room for --fanout"
+            return Answer(unreached=Unreached.THROTTLED, detail=detail)
         finally:
             if self._running:
                 _kill(self._running)
@@ -195,18 +210,8 @@ class SessionVisit:
 def _is_transient(answer: Answer) -> bool:
     """Whether another session may succeed: the program printed nothing, or the error is transient."""
     if answer.unreached:
-        return answer.unreached is Unreached.LOST
+        return answer.unreached in (Unreached.LOST, Unreached.API)
     return any(passing in answer.output for passing in PASSING) or not PLUGIN_LINE.sub(b"", answer.output).strip()
-
-
-def _why(problem: AwsError) -> Unreached:
-    if isinstance(problem, AwsDenied):
-        return Unreached.AUTH
-    if problem.code == "TargetNotConnected":
-        return Unreached.NOT_CONNECTED
-    if "throttl" in str(problem).lower():
-        return Unreached.THROTTLED
-    return Unreached.LOST
 
 
 def _read(plugin: subprocess.Popen[bytes], most_bytes: int) -> bytes:

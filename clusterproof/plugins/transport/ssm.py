@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES
-from clusterproof.plugins.aws import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws import EXPIRED, NO_CREDENTIALS, Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
@@ -22,6 +22,7 @@ SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
 BESIDE_CHARACTERS = 1_000  # room for other output before or within an answer
 MIN_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
 POLL_S = 1.0  # between checks for instances that have answered
+REFUSED_INSTANCE = "InvalidInstanceId"  # the code for a whole command, where one instance has stopped meanwhile
 WAITS = ("Pending", "InProgress", "Delayed", "Cancelling")
 CUT_MARK = "--output truncated--"
 _UNREACHED = {
@@ -111,8 +112,13 @@ def _run_batch(
     try:
         sent = _send(account, batch, program, limits)
     except AwsError as problem:
+        if problem.code == REFUSED_INSTANCE and len(batch) > 1 and not is_over.is_set():
+            half = len(batch) // 2
+            for some in (batch[:half], batch[half:]):
+                _run_batch(account, some, program, limits, answered, is_over)
+            return
         for target in batch:
-            answered(target, Answer(unreached=_why(problem), detail=str(problem)))
+            answered(target, Answer(unreached=unreached_of(problem), detail=str(problem)))
         return
     waiting = dict(sent.targets)
     deadline = started + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
@@ -164,7 +170,7 @@ def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: 
     try:
         invocation = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
     except AwsError as problem:
-        return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
+        return Answer(unreached=unreached_of(problem), detail=str(problem), seconds=seconds)
     shown = str(invocation.get("StandardOutputContent", ""))
     if not _is_cut(shown):
         return Answer((shown + str(invocation.get("StandardErrorContent", ""))).encode(), seconds=seconds)
@@ -194,7 +200,10 @@ def _is_cut(output: str) -> bool:
     return len(output) >= SHOWN_CHARACTERS or output.rstrip().endswith(CUT_MARK)
 
 
-def _why(problem: AwsError) -> Unreached:
-    if isinstance(problem, AwsDenied):
+def unreached_of(problem: AwsError) -> Unreached:
+    """Why a node has no answer if a call for it failed: AWS's own failures are none of the node."""
+    if isinstance(problem, AwsDenied) or problem.code in (EXPIRED, NO_CREDENTIALS):
         return Unreached.AUTH
-    return Unreached.THROTTLED if "throttl" in str(problem).lower() else Unreached.LOST
+    if problem.code in ("TargetNotConnected", REFUSED_INSTANCE):
+        return Unreached.NOT_CONNECTED
+    return Unreached.THROTTLED if "throttl" in str(problem).lower() else Unreached.API

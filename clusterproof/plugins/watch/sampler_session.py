@@ -17,6 +17,7 @@ from clusterproof.plugins.transport import PROGRAM_ENDED, NodeSession
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update, UpdateStream
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+NO_THREAD_S = 5.0  # after no thread could be started
 SETTLED_S = 60.0  # after a connection of this length, the next is started without delay
 DEAD_TICKS, MIN_DEAD_S = 4, 30.0  # without any output
 MAX_WAITING, BUSY_S = 5_000, 0.05  # unprocessed events
@@ -93,6 +94,16 @@ class SamplerSession:
         name = f"watch-{self._target.name}"
         threading.Thread(target=self._begin, args=(pause_s,), name=name, daemon=True).start()
 
+    def _begin_once_there_is_room(self, pause_s: float) -> None:
+        """Start it, on a thread that has nothing else to do; as often as this machine has no thread left."""
+        while not self._is_over.is_set():
+            try:
+                return self._begin_in(pause_s)
+            except RuntimeError:
+                self._is_over.wait(NO_THREAD_S)
+        self._has_ended.set()
+        return None
+
     def _begin(self, pause_s: float) -> None:
         self._is_over.wait(pause_s)
         began, nonce = time.monotonic(), new_nonce()
@@ -117,7 +128,7 @@ class SamplerSession:
         self._put(SessionEnded(why))
         is_settled = time.monotonic() - began > SETTLED_S
         self._pause_s = FIRST_PAUSE_S if is_settled else min(LONGEST_PAUSE_S, 2 * self._pause_s)
-        self._begin_in(self._pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
+        self._begin_once_there_is_room(self._pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
 
     def _run(self, nonce: str, stream: UpdateStream) -> str | Future[str]:
         bucket = _TokenBucket(self._sampling.every_s)

@@ -8,6 +8,7 @@ from clusterproof.plugins.benchmarks.launchers import MeterCampaign, attributed
 from clusterproof.plugins.benchmarks.launchers.client_server import reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, not_reached, read, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Pair, Reading
@@ -57,6 +58,12 @@ def test_one_unreached_node_is_at_fault_and_none_that_was_unavailable(
     for answer in unreached.values():
         alike = fold(name for name, other in unreached.items() if other is answer)
         assert f"{alike} was not reached: {answer.unreached}" in reading.problem
+
+
+@pytest.mark.parametrize("why", Unreached)
+def test_a_node_is_at_fault_as_far_as_what_kept_it_from_answering_speaks_against_it(why: Unreached) -> None:
+    answer = read(Answer(unreached=why, detail="so"), "nonce")
+    assert answer.is_at_fault is unreached_rows()[why.value].speaks_against_node
 
 
 def of_group(**answers: NodeAnswer) -> Reading:

@@ -9,6 +9,7 @@ import pytest
 
 from clusterproof.integrations.slurm import health_check
 from clusterproof.integrations.slurm.call import MAX_LOGGED, Call
+from clusterproof.integrations.slurm.checking import NoVerdict
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
@@ -82,3 +83,16 @@ def test_what_did_not_answer_drains_if_a_second_look_finds_that_it_does_not(
     monkeypatch.setattr(health_check, "check", lambda *_: CheckRun("boot", 100.0, 0.4, 47, tuple(second), None, None))
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
     assert health_check.confirmed(call, tuple(first), None) == tuple(confirmed)
+
+
+@pytest.mark.parametrize("problem", [NoVerdict("the probe gave no evidence"), BrokenPipeError("Broken pipe")])
+def test_a_second_look_that_breaks_hides_no_finding_that_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def broken(*_: object) -> CheckRun:
+        raise problem
+
+    monkeypatch.setattr(health_check, "RETRY_S", 0.0)
+    monkeypatch.setattr(health_check, "check", broken)
+    call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
+    assert health_check.confirmed(call, (LOST, silent(MOUNTS, "/fsx")), None) == (LOST,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +14,24 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.notify import Alert, Notification, incident_of
 from clusterproof.plugins.watch.notify.receiver import Delivery, NoReceiver, ReceiverProgram, arguments_of
-from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of
+from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of, within
 from tests.watch.receiving import change, lines, web_server
 from tests.watch.sinks_of_day import OfDay
 
 SECRET = "tok3n-and-passw0rd"
+
+
+def test_a_task_for_which_no_thread_can_be_started_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, list[str]()
+
+    def starts_all_but_the_second(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts_all_but_the_second)
+    assert within(60.0, [lambda: "refused", str, str]) == ["refused", "can't start new thread", ""]
 
 
 def notification(*changes: Change) -> Notification:

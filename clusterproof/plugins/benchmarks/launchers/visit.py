@@ -11,8 +11,8 @@ from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Output
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
@@ -21,7 +21,6 @@ ENDS_S = 15.0  # in addition to a run's deadline: to end what runs, and to repor
 CLEANUP_S = 10.0
 CLEANUP_CONNECT_S = 5.0
 MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
-NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
 ASK: Mapping[str, object] = {}  # a request for only the node's properties
 TRAVELS = (
     PLUGINS / "agent" / "pattern.py",
@@ -102,7 +101,7 @@ def read(answer: Answer, nonce: str) -> NodeAnswer:
     except FrameError as problem:
         kind = answer.unreached or problem.unreached
         reason = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
-        is_at_fault = kind not in NO_FAULT_OF_NODES
+        is_at_fault = unreached_rows()[kind.value].speaks_against_node
         return NodeAnswer(reason if is_at_fault else f"by no fault of its own: {reason}", is_at_fault=is_at_fault)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))

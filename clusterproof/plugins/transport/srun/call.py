@@ -17,6 +17,7 @@ GRANTED = ("has been allocated resources", "Nodes ready for job")
 REFUSED = "Unable to allocate resources"
 LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
 NODE_ERROR = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
+PROBLEM = re.compile(r"(?:error: ?|fatal: |srun: (?=(?:unrecognized |invalid )?option ))(.*)")
 NOISE = "Unable to adjust maximum number of open files"
 NO_REASON = re.compile(r"spank: |pyxis: *(child \d+ failed with error code: \d+|printing enroot log file:|)$")
 WORDS_S = 2.0  # for a task's output to arrive after srun reported that it failed
@@ -153,8 +154,8 @@ class Srun:
             self.failed.setdefault(name, (failed[2] or failed[4])[:200])
             self.waiting.discard(name)
             self.words_until = time.monotonic() + WORDS_S
-        elif "error:" in line and NOISE not in line:
-            self.messages.append(line.partition("error:")[2].strip()[:200])
+        elif NOISE not in line:
+            self.messages += [problem.strip()[:200] for problem in PROBLEM.findall(line)]
 
     def answers(self) -> dict[str, NodeAnswer]:
         """Each node's answer; srun determines the node, and a task that claims another name is not trusted."""
@@ -170,11 +171,12 @@ class Srun:
                         "why": "another",
                         "detail": f"it answered as {calls_itself}, and srun has it as {name}",
                     }
+        why = "failed" if self.node_of or self.tasks or self.failed or not self.messages else "unstarted"
         errors = {node_of[task]: message for task, message in self.errors.items() if task in node_of}
         for name in self.launch["nodes"]:
             own = "; ".join(filter(None, (errors.get(name), self.failed.get(name))))
             problem = own or (self.messages or ["started nothing on it in time"])[0]
-            answers.setdefault(name, {"why": "failed", "detail": f"srun: {problem}"})
+            answers.setdefault(name, {"why": why, "detail": f"srun: {problem}"})
         return answers
 
 

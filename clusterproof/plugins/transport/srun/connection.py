@@ -50,7 +50,9 @@ _WHY = {
     "down": Unreached.DOWN,
     "failed": Unreached.LOST,
     "another": Unreached.GARBLED,
+    "unstarted": Unreached.BUSY,
 }
+UNSTARTED = "; expected an srun that starts on nodes (--srun-options)"
 _ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
 
 
@@ -83,6 +85,9 @@ class Srun(Connection):
         outcomes = _launched([target.name for target in targets], program, limits)
         settings = limits.settings
         has_other_connection = "beside" in settings and not begins_container(settings.get("srun_options", ""))
+        unstarted = [answer for answer in map(_answer, outcomes.values()) if answer.detail.endswith(UNSTARTED)]
+        if unstarted and len(unstarted) == len(outcomes) and not has_other_connection:
+            raise Unusable(f"{submit_host(settings)}: {unstarted[0].detail}")
         elsewhere: dict[str, Answer] = {}  # by srun, of nodes that the other connection may still reach
         for target in targets:
             answer = _answer(outcomes.get(target.name))
@@ -188,8 +193,8 @@ def _answer(outcome: object) -> Answer:
         return Answer(unreached=Unreached.LOST, detail="the submit host said nothing about it")
     if isinstance(output := outcome.get("output"), str):
         return Answer(output.encode("latin-1", "replace"))
-    why = _WHY.get(str(outcome.get("why")), Unreached.LOST)
-    return Answer(unreached=why, detail=printable(str(outcome.get("detail", ""))))
+    why, detail = str(outcome.get("why")), printable(str(outcome.get("detail", "")))
+    return Answer(unreached=_WHY.get(why, Unreached.LOST), detail=detail + UNSTARTED * (why == "unstarted"))
 
 
 JOB = "job"  # the setting with the job's number

@@ -19,7 +19,7 @@ ASK_S = 10.0  # for scontrol and squeue
 # A job that is being signalled, was stopped or releases nodes is temporarily not R; a suspended job takes no step.
 TAKING_STEPS = "R,SI,ST,RS"
 MIN_MEMORY_MIB = 1024  # memory for the step, if nodes are configured with memory at all
-GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
+GPUS = re.compile(r"\bgpu(?::[^:,(\s]+)?:(\d+)")
 MARKS = r"[+*~#!%$@^-]"  # after a state
 CONSTRAINS = re.compile(r"^ConstrainDevices\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 
@@ -126,8 +126,8 @@ def plan(
             why = "drained" if "DRAIN" in record.get("State", "") and "DOWN" not in record["State"] else "down"
             refused[name] = {"why": why, "detail": f"Slurm reports it as {record.get('State')}{reason}"}
         else:
-            gpus = GPUS.search(record.get("Gres", ""))
-            wanted = gpus[1] if gpus and constrains and record["State"].startswith("IDLE") else ""
+            gpus = sum(map(int, GPUS.findall(record.get("Gres", ""))))  # of all types
+            wanted = str(gpus) if gpus and constrains and record["State"].startswith("IDLE") else ""
             own = record.get("Partitions", "").split(",")
             memory = record.get("RealMemory", "0").isdecimal() and int(record.get("RealMemory", "0")) > MIN_MEMORY_MIB
             groups.setdefault(("", partition if partition in own else own[0], wanted, memory), []).append(name)

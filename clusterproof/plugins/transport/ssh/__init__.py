@@ -15,8 +15,10 @@ import tempfile
 from typing import IO, Protocol
 
 from paramiko import Channel, ChannelException, SSHException, Transport
+from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
 
 _EXPLANATION_BYTES = 400
 _READ_BYTES = 1 << 11  # at least one sample; each waiting connection holds this much
@@ -26,9 +28,10 @@ _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is clo
 class NoRoute(ClusterproofError):  # noqa: N818 - what it is
     """The host cannot be reached over the network; the message says why."""
 
-    def __init__(self, message: str, may_pass: bool = False) -> None:
+    def __init__(self, message: str, may_pass: bool = False, unreached: Unreached = Unreached.NO_ROUTE) -> None:
         super().__init__(message)
         self.may_pass = may_pass
+        self.unreached = unreached
 
 
 class Route(Protocol):
@@ -193,6 +196,10 @@ class Jumped:
         try:
             channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=timeout_s)
         except ChannelException as refused:
+            if refused.code == OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
+                allowed = "expected AllowTcpForwarding and PermitOpen there to allow it"
+                message = f"jump host {self._name} does not forward to {host}:{port}: {refused.text}; {allowed}"
+                raise NoRoute(message, unreached=Unreached.AUTH) from None
             raise NoRoute(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
         return Tunnel(channel)
 

@@ -43,7 +43,7 @@ class Ssh(Connection):
             try:
                 return _Visit(logins.to(target), program, limits)
             except (NoRoute, SSHException) as problem:
-                return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
+                return _NoVisit(Answer(unreached=Unreached.NAME, detail=str(problem)))
 
         fan_out(targets, begin, _slots_for(limits.fanout), answered)
 
@@ -62,7 +62,7 @@ class _Visit:
         started = time.monotonic()
         try:
             transport = self._transport()
-            self.deadline = time.monotonic() + self._limits.answer_s + _GRACE_S
+            self._set_deadline(self._limits.answer_s)
             output, failure = _converse(transport, self._program, self._limits)
         except LoginFailed as failed:
             output, failure = b"", failed.failure
@@ -73,6 +73,11 @@ class _Visit:
             return Answer(output, seconds=seconds)
         detail = printable(" ".join(failure.detail.split()), _DETAIL_CHARACTERS)  # it may quote the host
         return Answer(output, failure.unreached, detail, seconds)
+
+    @property
+    def deadline(self) -> float:
+        """As in Visit: while the logins of other nodes to its jump host come first, a node's own time does not run."""
+        return self._deadline + self._login.state.waited_s
 
     def abandon(self) -> None:
         """Wake the thread, so that it ends too."""
@@ -89,7 +94,10 @@ class _Visit:
         return self._login.open()
 
     def _until_logged_in(self) -> None:
-        self.deadline = time.monotonic() + 2 * self._limits.connect_s + _GRACE_S
+        self._set_deadline(2 * self._limits.connect_s)
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._deadline = time.monotonic() - self._login.state.waited_s + seconds + _GRACE_S
 
 
 class _NoVisit:

@@ -18,6 +18,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.fan_out import is_short_of_room
 from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.ssh.identities import Offer
@@ -25,6 +26,7 @@ from clusterproof.plugins.transport.ssh.identities import Offer
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
+_OF_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME)  # a jump host's failure: no fault of nodes behind it
 _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop logins at 10
 
 
@@ -43,7 +45,7 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
     if isinstance(problem, HostKeyRejected):
         return ConnectionFailure(Unreached.HOST_KEY, str(problem))
     if isinstance(problem, NoRoute):
-        return ConnectionFailure(Unreached.NO_ROUTE, str(problem), problem.may_pass)
+        return ConnectionFailure(problem.unreached, str(problem), problem.may_pass)
     if isinstance(problem, AuthenticationException):
         return ConnectionFailure(Unreached.AUTH, str(problem))
     if isinstance(problem, socket.gaierror):
@@ -53,6 +55,10 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
             Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}"
         )
     roots = tuple(_roots(problem))
+    if any(map(is_short_of_room, roots)):
+        return ConnectionFailure(
+            Unreached.THROTTLED, f"{where}: {_one_line(problem)} on this machine; expected room for --fanout"
+        )
     if is_late or any(isinstance(root, TimeoutError) for root in roots):
         why = "" if isinstance(problem, TimeoutError) else f": {_one_line(problem)}"
         return ConnectionFailure(Unreached.TIMED_OUT, f"{where} did not answer in time{why}")
@@ -95,6 +101,31 @@ class LoginFailed(ClusterproofError):  # noqa: N818
         self.failure = failure
 
 
+class LoginState:
+    """Shared by a node's login and those to its jump hosts: whether they are abandoned, and how long they waited."""
+
+    def __init__(self) -> None:
+        self.abandoned = threading.Event()
+        self._waited_s = 0.0
+        self._waits_since: float | None = None
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time in the block as waiting for logins of other nodes."""
+        self._waits_since = began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited_s += time.monotonic() - began
+            self._waits_since = None
+
+    @property
+    def waited_s(self) -> float:
+        """How long they have waited, including now; from any thread."""
+        since = self._waits_since
+        return self._waited_s + (time.monotonic() - since if since is not None else 0.0)
+
+
 class Login:
     """A route, a host key to check and keys to offer. Created on the main thread, as Fabric requires; opened on any."""
 
@@ -105,20 +136,20 @@ class Login:
         host: HostIdentity,
         offer: Offer,
         connect_s: float,
-        abandoned: threading.Event,  # shared by a node's login and those to its jump hosts
+        state: LoginState,
     ) -> None:
         self._connection = connection
         self._route = route
         self._host = host
         self._offer = offer
         self._connect_s = connect_s
-        self._abandoned = abandoned
+        self.state = state
         connection.connect_timeout = connect_s  # for the key exchange; Fabric itself takes whole seconds only
         connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
 
     def open(self) -> Transport:
         """Connect, check the host, log in. Raises LoginFailed."""
-        if self._abandoned.is_set():
+        if self.state.abandoned.is_set():
             raise LoginFailed(ConnectionFailure(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
@@ -132,7 +163,7 @@ class Login:
                 "auth_timeout": self._connect_s,
             }
             self._connection.open()
-        except (SSHException, OSError, EOFError, NoRoute) as problem:
+        except (SSHException, OSError, EOFError, NoRoute, RuntimeError) as problem:  # the last: no thread for paramiko
             is_late = time.monotonic() - started >= self._connect_s
             failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
             explanation = self._route.explanation() if failure.may_pass else ""
@@ -158,7 +189,7 @@ class Login:
 
     def abandon(self) -> None:
         """Wake whoever waits for this login, and prevent it from being opened again; from any thread."""
-        self._abandoned.set()
+        self.state.abandoned.set()
         self.interrupt()
 
     def _transport(self, sock: Any, **options: Any) -> Transport:
@@ -183,22 +214,31 @@ class JumpHost:
         self.name = name
         self._slots = threading.Semaphore(_LOGINS_AT_ONCE)
         self._has_let_in = False
-        self._failure = ""
+        self._failure: NoRoute | None = None
 
     def open(self, login: Login) -> Transport:
         """Log in. If the first login failed permanently, no further one is tried. Raises NoRoute."""
-        with self._slots:
-            if self._failure:
-                raise NoRoute(self._failure)
-            try:
-                transport = login.open()
-            except LoginFailed as failed:
-                detail = f"jump host {self.name}: {failed}"
-                if not failed.failure.may_pass and not self._has_let_in:
-                    self._failure = detail
-                raise NoRoute(detail, failed.failure.may_pass) from None
-            self._has_let_in = True
-            return transport
+        with login.state.waiting():
+            self._slots.acquire()
+        try:
+            return self._opened(login)
+        finally:
+            self._slots.release()
+
+    def _opened(self, login: Login) -> Transport:
+        if self._failure:
+            raise self._failure
+        try:
+            transport = login.open()
+        except LoginFailed as failed:
+            failure = failed.failure
+            why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
+            no_route = NoRoute(f"jump host {self.name}: {failed}", failure.may_pass, why)
+            if not failure.may_pass and not self._has_let_in:
+                self._failure = no_route
+            raise no_route from None
+        self._has_let_in = True
+        return transport
 
 
 @dataclass(frozen=True, slots=True)

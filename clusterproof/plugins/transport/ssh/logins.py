@@ -6,7 +6,6 @@ import functools
 import logging
 import re
 import shlex
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,9 @@ from clusterproof.plugins.core.opened import distrust
 from clusterproof.plugins.transport.ssh import Direct, Jumped, NoRoute, Proxied, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.ssh.identities import Identities
-from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login
+from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login, LoginState
 
+_HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^@:/\[\]]+))(?::([0-9]{1,5}))?/?")
 _MAX_INCLUDES = 16  # nesting depth, as in OpenSSH
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*")
 _USER_FILE = "~/.ssh/config"
@@ -75,16 +75,24 @@ class SshConfig:
     def for_host(self, name: str, outranking: str = "") -> SSHConfig:
         """The configuration in which `name` can be looked up; lines of `outranking` take precedence.
 
-        Raises InventoryError for invalid ssh_config syntax.
+        Raises InventoryError for invalid ssh_config syntax, or NoRoute if only blocks that name this host have it.
         """
         text = outranking + "".join(block.text for block in self.blocks if block.concerns(name))
         if text not in self._parsed:
             try:
                 parsed = _WithoutFqdn.from_text(text)
             except ConfigParseError as problem:
-                raise InventoryError(f"the ssh configuration: {problem}; expected what ssh_config(5) says") from None
+                raise self._invalid(problem) from None
             self._parsed[text] = parsed
         return self._parsed[text]
+
+    def _invalid(self, problem: ConfigParseError) -> InventoryError | NoRoute:
+        message = f"the ssh configuration: {problem}; expected what ssh_config(5) says"
+        try:
+            _WithoutFqdn.from_text("".join(block.text for block in self.blocks if not block.hosts))
+        except ConfigParseError:
+            return InventoryError(message)
+        return NoRoute(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,15 @@ def jumps(options: Mapping[str, Any]) -> list[str]:
     """The hosts of ProxyJump in order: `[user@]host[:port]` each."""
     hosts = options.get("proxyjump") or "none"
     return [] if hosts.lower() == "none" else [hop.strip() for hop in hosts.split(",")]
+
+
+def parts_of_hop(hop: str) -> tuple[str, str, str]:
+    """The user, host and port of a ProxyJump's hop; the first and last may be empty. Raises NoRoute."""
+    match = _HOP.fullmatch(hop)
+    if not match:
+        raise NoRoute(f"the ProxyJump {hop!r:.80}; expected [user@]HOST[:port], and an IPv6 address in brackets")
+    user, address, host, port = match.groups("")
+    return user, address or host, port
 
 
 def host_key_checking(options: Mapping[str, Any]) -> str:
@@ -207,9 +224,9 @@ class Logins:
             "User": target.user or self._settings.get("user", ""),
             "Port": str(target.port or self._settings.get("port", "") or ""),
         }
-        return self._login(target.name, lines, 0, threading.Event())
+        return self._login(target.name, lines, 0, LoginState())
 
-    def _login(self, name: str, lines: Mapping[str, str], hops: int, abandoned: threading.Event) -> Login:
+    def _login(self, name: str, lines: Mapping[str, str], hops: int, state: LoginState) -> Login:
         connection = self._connection(name, {**lines, "IdentityFile": self._settings.get("identity_file", "")})
         host, port, options = connection.host, connection.port, connection.ssh_config
         if not is_address(host) or not is_user(connection.user):
@@ -222,8 +239,8 @@ class Logins:
             checking=self._checking(host_key_checking(options)),
         )
         offer = self._identities.offer(connection.user, options, self._connect_s)
-        route = self._route(name, connection, hops, abandoned)
-        return Login(connection, route, identity, offer, self._connect_s, abandoned)
+        route = self._route(name, connection, hops, state)
+        return Login(connection, route, identity, offer, self._connect_s, state)
 
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
         """A Fabric connection for `name`; `lines` of ssh_config override the files."""
@@ -243,21 +260,20 @@ class Logins:
         except ValueError as problem:
             raise NoRoute(f"the ssh configuration of {name}: {problem}") from None
 
-    def _route(self, name: str, connection: Connection, hops: int, abandoned: threading.Event) -> Route:
+    def _route(self, name: str, connection: Connection, hops: int, state: LoginState) -> Route:
         path = [hop for hop in jumps(connection.ssh_config) if hop != name]
         if path:
             if hops >= _MAX_JUMPS:
                 raise NoRoute(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
-            return self._jumped(path, connection, hops + 1, abandoned)
+            return self._jumped(path, connection, hops + 1, state)
         command = connection.ssh_config.get("proxycommand")
         return Proxied(command) if command else Direct(connection.host, connection.port)
 
-    def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Route:
+    def _jumped(self, path: list[str], connection: Connection, hops: int, state: LoginState) -> Route:
         """The route through the last of these jump hosts; the one before it is its jump host, and so on."""
         *before, last = path
-        user, _, host_port = last.removeprefix("ssh://").rpartition("@")
-        name, _, port = host_port.partition(":")
-        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops, abandoned)
+        user, name, port = parts_of_hop(last)
+        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops, state)
         host = self._jump_hosts.setdefault(",".join(path), JumpHost(name))
         return Jumped(name, JumpLogin(host, login), connection.host, connection.port)
 

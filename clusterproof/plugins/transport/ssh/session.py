@@ -179,13 +179,20 @@ class _RunningProgram:
 
     def _end(self, why: str | Exception) -> None:
         if self._end_lock.acquire(blocking=False):
-            threading.Thread(target=self._finish, args=(why,), daemon=True).start()  # paramiko holds its locks here
+            try:
+                threading.Thread(target=self._finish, args=(why,), daemon=True).start()  # paramiko holds its locks here
+            except RuntimeError:  # this machine has no thread left: paramiko's own ends with its socket
+                self._transport.sock.close()
+                self._settle(why)
 
     def _finish(self, why: str | Exception) -> None:
         try:
             self._close_login()
         except Exception as problem:  # a bug of ours or of a library
             why = problem
+        self._settle(why)
+
+    def _settle(self, why: str | Exception) -> None:
         if isinstance(why, Exception):
             self.ended.set_exception(why)
         else:

@@ -243,9 +243,15 @@ def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
             problems[number] = f"{type(problem).__name__}"
 
     # Daemon threads: those that hang end with the process.
-    threads = [threading.Thread(target=do, args=pair, daemon=True) for pair in enumerate(work)]
-    for thread in threads:
-        thread.start()
+    threads = []
+    for number, piece in enumerate(work):
+        thread = threading.Thread(target=do, args=(number, piece), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as problem:  # this machine has no thread left
+            problems[number] = str(problem)
+        else:
+            threads.append(thread)
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
