@@ -179,10 +179,10 @@ def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
     return {"probe": {}, "collectors": records}
 
 
-def after(record: dict[str, Any], room_bytes: int) -> dict[str, Any]:
+def after(record: dict[str, Any], bytes_within: int) -> dict[str, Any]:
     """The collectors that result."""
-    text = fitted(record, room_bytes)
-    assert len(zlib.compress(text, 6)) <= room_bytes
+    text = fitted(record, bytes_within)
+    assert len(zlib.compress(text, 6)) <= bytes_within
     return dict(json.loads(text)["collectors"])
 
 
@@ -225,7 +225,7 @@ def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() 
 def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> None:
     nonce = "cp0123456789"
     for room in (1000, 23_000, 100_000):
-        packed = random.Random(room).randbytes(sending.room_bytes(room))
+        packed = random.Random(room).randbytes(sending.bytes_within(room))
         lines = [sending.begin(nonce), *sending.lines(packed, nonce, sending.WIDE_BYTES)]
         assert sum(len(line) + 1 for line in lines) <= room
 

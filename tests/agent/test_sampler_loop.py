@@ -14,10 +14,10 @@ class LateSource:
 
     def __init__(self) -> None:
         self.answer: dict[str, Any] = {}
-        self.asked = 0
+        self.asked_at = 0
 
     def tick(self) -> None:
-        self.asked += 1
+        self.asked_at += 1
 
     def late_s(self) -> float:
         return 0.0

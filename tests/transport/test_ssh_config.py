@@ -131,8 +131,13 @@ def test_known_hosts_files_are_those_of_openssh_unless_others_are_set(monkeypatc
         "/etc/ssh/ssh_known_hosts",
         "/etc/ssh/ssh_known_hosts2",
     ]
-    options = {"userknownhostsfile": '~/a "/b c"', "globalknownhostsfile": "none"}
-    assert [str(path) for path in known_hosts_files(options, "/first")] == ["/first", "/home/x/a", "/b c"]
+    options = {"userknownhostsfile": '~/a "/b c" ~nobody-here/d', "globalknownhostsfile": "none"}
+    assert [str(path) for path in known_hosts_files(options, "/first")] == [
+        "/first",
+        "/home/x/a",
+        "/b c",
+        "~nobody-here/d",
+    ]
 
 
 RELAY = Path(__file__).with_name("relay.py")

@@ -18,10 +18,10 @@ from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 from clusterproof.plugins.core.record import replace
 
 FOLDER = Path(__file__).parent
-ROOMS = "clusterproof.plugins."  # package prefix here; the modules travel without it
-PACKAGE = f"{ROOMS}agent"
+PLUGINS = "clusterproof.plugins."  # package prefix here; the modules travel without it
+PACKAGE = f"{PLUGINS}agent"
 NAME = re.compile(r"(\w+)(?: as \w+)?")
-IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import *(\([^)]*\)|.+)", re.MULTILINE)
+IMPORTED = re.compile(rf"^ *from ({re.escape(PLUGINS)}[\w.]+) import *(\([^)]*\)|.+)", re.MULTILINE)
 COLLECTED = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect_(\w+)")
 OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
 COLLECTOR = "clusterproof.collector"  # the name by which third-party collectors import ours
@@ -182,7 +182,7 @@ def _imported(module: str, name: str) -> str:
 def _file_of(name: str) -> Path:
     if name == COLLECTOR:
         return Path(str(sys.modules["clusterproof"].__file__)).with_name("collector.py")
-    return FOLDER.parent.joinpath(*name.removeprefix(ROOMS).split(".")).with_suffix(".py")
+    return FOLDER.parent.joinpath(*name.removeprefix(PLUGINS).split(".")).with_suffix(".py")
 
 
 def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
@@ -199,7 +199,7 @@ def _loader() -> str:
 
 def _short(text: str) -> str:
     """Shorten a module's name, or the names in its source: each collector travels under its own name alone."""
-    return COLLECTED.sub(r"evidence.\1", OF_KIND.sub(r"evidence.\1", text)).replace(ROOMS, "")
+    return COLLECTED.sub(r"evidence.\1", OF_KIND.sub(r"evidence.\1", text)).replace(PLUGINS, "")
 
 
 def _by_name(modules: Mapping[str, str]) -> str:

@@ -97,7 +97,7 @@ class ProbeOptions:
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
     checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe reports how their files are striped
     mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are checked before others
-    room: int = 0  # characters of an answer that its connection carries; 0: unlimited
+    max_characters: int = 0  # characters of an answer that its connection carries; 0: unlimited
     log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there
 
     def deadline_s(self, collector: str) -> float:
@@ -119,5 +119,5 @@ class ProbeOptions:
             "checkpoints": self.checkpoints,
             "mounts": self.mounts,
             "log_cursor": self.log_cursor,
-            "room": self.room,
+            "max_characters": self.max_characters,
         }

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.running import Running, SharedProcess
-from clusterproof.plugins.agent.sending import WIDE_BYTES, room_bytes, send
+from clusterproof.plugins.agent.sending import WIDE_BYTES, bytes_within, send
 
 TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         checkpoints: tuple[str, ...]
         mounts: tuple[str, ...]
         log_cursor: tuple[str, int, float]
-        room: int
+        max_characters: int
 
 
 POLL_S = 0.01  # between checks of a process that is being killed
@@ -66,15 +66,15 @@ def main(request: Request, nonce: str, sudo: str) -> None:
         start(running, lambda: [SharedProcess(own, node(min(SHARED_S, least_s), True)) for own in together if own])
         collect(running)
 
-    answer(read, request["whole_s"], root, nonce, sudo, request["room"])
+    answer(read, request["whole_s"], root, nonce, sudo, request["max_characters"])
 
 
 def answer(
-    read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, room: int = 0
+    read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, max_characters: int = 0
 ) -> None:
     """Send the records of the collectors that `read` starts, and exit; processes that cannot be killed are left behind.
 
-    The answer has at most `room` characters; 0: unlimited.
+    The answer has at most `max_characters` characters; 0: unlimited.
     """
     running: list[Running] = []
     try:
@@ -95,10 +95,10 @@ def answer(
             "probe": probe,
             "collectors": {collector.name: collector.record for collector in running if collector.name},
         }
-        if room:
+        if max_characters:
             from clusterproof.plugins.agent.sending import fitted  # most answers fit
 
-            send(fitted(value, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
+            send(fitted(value, bytes_within(max_characters)), nonce, chunk_bytes=WIDE_BYTES)
         else:
             send(json.dumps(value).encode(), nonce)
     except BrokenPipeError:

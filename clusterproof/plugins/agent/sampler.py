@@ -196,7 +196,7 @@ def _answers(sources: list[Source]) -> dict[str, object]:
             facts.update(source.answer.get("facts") or {})  # type: ignore[call-overload]
             if source.answer.get("fixed"):
                 answers[f"{source.name}_fixed"] = source.answer["fixed"]
-        if source.answer.get("absent") or source.asked or (source.words and not source.is_absent):
+        if source.answer.get("absent") or source.asked_at or (source.words and not source.is_absent):
             late[source.name] = [round(source.late_s(), 1), source.words]
     return {**answers, **({"facts": facts} if facts else {}), **({"late": late} if late else {})}
 

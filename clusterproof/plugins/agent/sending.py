@@ -34,11 +34,11 @@ WIDE_BYTES = 1500  # … where every character counts: 2000, plus 60 around them
 MAX_WRITE_BYTES = 4096  # whole lines of at most PIPE_BUF: other writers' text does not come between
 
 
-def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
+def fitted(answer: dict[str, Any], max_bytes: int) -> bytes:
     """The answer, shortened until it compresses to no more than that; what was dropped is reported in its place."""
     collectors = answer["collectors"]
     log = collectors.get("kernel_log", {}).get("value")
-    while _size(answer) > room_bytes:
+    while _size(answer) > max_bytes:
         if log and _shorten(log):
             continue
         sizes = {name: _size(collector) for name, collector in collectors.items() if "value" in collector}
@@ -102,7 +102,7 @@ def lines(packed: bytes, nonce: str, chunk_bytes: int = CHUNK_BYTES) -> list[str
     return [*data, f"{nonce}:end:{len(chunks)}:{len(packed)}:{zlib.crc32(packed):08x}."]
 
 
-def room_bytes(characters: int) -> int:
+def bytes_within(characters: int) -> int:
     """The maximum size of a packed answer whose frame of wide lines has so many characters."""
     return (characters - 100) * WIDE_BYTES // 2060
 

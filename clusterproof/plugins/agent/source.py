@@ -22,7 +22,7 @@ class Source:
         """Its first tick may take `first_s` seconds: a driver may have to be started."""
         self.name = name
         self.answer: dict[str, object] = {}
-        self.asked = 0.0  # time.monotonic(); 0: no answer is due
+        self.asked_at = 0.0  # time.monotonic(); 0: no answer is due
         self.words = ""  # why it does not answer, or is not there
         self.is_absent = False
         self.pipe = -1
@@ -33,13 +33,13 @@ class Source:
 
     def tick(self) -> None:
         """Request a sample, unless an answer is due."""
-        if self.asked or self.is_absent:
+        if self.asked_at or self.is_absent:
             return
         if not self._pid:
             self._start()
         try:
             os.write(self._bid, TICK)
-            self.asked = time.monotonic()
+            self.asked_at = time.monotonic()
         except OSError:
             self._over("it ended")
 
@@ -55,7 +55,7 @@ class Source:
             self._over("it ended" if not piece else "it sent too much")
         elif piece.endswith(b"\n"):
             answer = json.loads(self._line)
-            self._line, self.asked, self.grace_s = b"", 0.0, 0.0
+            self._line, self.asked_at, self.grace_s = b"", 0.0, 0.0
             self.is_absent = bool(answer.get("absent"))
             self.words = str(answer.get("absent") or answer.get("broke") or "")
             self.answer = answer
@@ -65,7 +65,7 @@ class Source:
 
     def late_s(self) -> float:
         """How long its answer has been due."""
-        return time.monotonic() - self.asked if self.asked else 0.0
+        return time.monotonic() - self.asked_at if self.asked_at else 0.0
 
     def restart(self) -> None:
         """Kill it, and start it again once it is gone; one that survives SIGKILL stays, and reports where it hangs."""
@@ -96,7 +96,7 @@ class Source:
                 os.close(end)
         self._is_gone()
         self.pipe = self._bid = -1
-        self._pid, self.asked, self.words, self._line = 0, 0.0, why, b""
+        self._pid, self.asked_at, self.words, self._line = 0, 0.0, why, b""
         self.grace_s = self._first_s
 
     def _start(self) -> None:

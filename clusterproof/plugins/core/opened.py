@@ -42,6 +42,13 @@ class Budget:
             raise OSError(errno.EFBIG, f"with it more than {self.most_bytes:,} bytes were read in all")
 
 
+def expanded(path: str | PathLike[str]) -> Path:
+    """A path with its `~` replaced; that of a user who does not exist stays, as in a shell: there is no such file."""
+    from pathlib import Path  # would cost an import before each job
+
+    return Path(os.path.expanduser(path))  # that of pathlib raises RuntimeError for that user
+
+
 def opened(path: str | PathLike[str], below: str | PathLike[str] | None = None) -> BinaryIO:
     """Open a regular file for reading. Raises OSError.
 

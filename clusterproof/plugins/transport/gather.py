@@ -38,7 +38,7 @@ def gather(
     `further` are files of third parties, each a collector that always runs. A node that does not answer has evidence
     too: every node of the cluster is in the result.
     """
-    options = replace(options, room=connection.carries(limits))
+    options = replace(options, max_characters=connection.carries(limits))
     if options.in_container or begins_container(limits.settings.get("srun_options", "")):
         on_answer = _of_container(on_answer)
     wanted = frozenset({*collectors, *(path.stem for path in further)})

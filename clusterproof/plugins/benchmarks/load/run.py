@@ -6,7 +6,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.run import answer, collect
 from clusterproof.plugins.agent.running import Running
 
-ROOM = __name__.rpartition(".")[0]
+PACKAGE = __name__.rpartition(".")[0]
 BEAT_S = 20.0
 
 
@@ -15,7 +15,7 @@ def main(
     root: str,
     whole_s: float,
     settings: dict[str, str],
-    room: int,
+    max_characters: int,
     nonce: str,
     sudo: str,
 ) -> None:
@@ -23,7 +23,9 @@ def main(
 
     def read(running: list[Running]) -> None:
         for name, (function, collector_s) in collectors.items():
-            running.append(Running(name, Node(root, collector_s=collector_s, settings=settings), f"{ROOM}.{function}"))
+            running.append(
+                Running(name, Node(root, collector_s=collector_s, settings=settings), f"{PACKAGE}.{function}")
+            )
             collect(running[-1:], BEAT_S)
 
-    answer(read, whole_s, root, nonce, sudo, room)
+    answer(read, whole_s, root, nonce, sudo, max_characters)

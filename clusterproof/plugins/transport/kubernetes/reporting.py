@@ -25,7 +25,7 @@ from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.kubernetes.agents import COLLECTED_S, REPORT
 from clusterproof.plugins.transport.local import Local
 
-ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before rotating it
+MAX_CHARACTERS = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before rotating it
 AWAY_S = 30.0  # the file's minimum absence, whatever the interval: a kubelet probes it every 10 s
 LOCAL_TARGET = Target("here")
 
@@ -60,7 +60,7 @@ def report_for_ever(
     note: Callable[[NodeEvidence], object] = id,
 ) -> None:
     """Print a report every `every_s`, from the host at HOST, until it is over; `note` is called for each."""
-    options = replace(options, host_root="/", room=ROOM)
+    options = replace(options, host_root="/", max_characters=MAX_CHARACTERS)
     methods = [(f"chroot {HOST} ", options), ("", replace(options, host_root=HOST))]
     while not is_over.is_set():
         began = time.monotonic()
