@@ -246,9 +246,11 @@ def test_a_node_with_a_job_of_slurms_is_let_be() -> None:
     with entered(with_file(image, "/run/slurmstepd", Link("/usr/bin/another"))) as node:
         node.start(["/run/slurmstepd", "60"])
         node.run(["sh", "-c", "until grep -qx slurmstepd /proc/[0-9]*/comm; do sleep 0.05; done"])
+        node.start(["/usr/sbin/slurmstepd", "infinity"])  # of slurmd, with control groups of version 2: for ever
+        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 2 ]; do sleep 0.05; done"])
         assert not wake(node).startswith("not checked")
         node.start(["/usr/sbin/slurmstepd", "60"])
-        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 2 ]; do sleep 0.05; done"])
+        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 3 ]; do sleep 0.05; done"])
         assert wake(node) == "not checked: a job of Slurm's runs"
 
 
