@@ -106,6 +106,18 @@ def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
 
 
 @needs_nodes
+@pytest.mark.parametrize("last", [7000, 7001, 7002])
+def test_a_message_is_sent_wherever_the_log_is_cut(
+    aws: dict[str, str], published: list[dict[str, Any]], last: int
+) -> None:
+    failing = f"#!/bin/sh\nprintf '%s\\n' '{'…' * 3000}' '{'x' * last}'\nexit 1\n"
+    image = with_file(healthy_p5(), "/opt/clusterproof/bin/clusterproof", File(failing, 0o755))
+    for _, log in first_boot(image, aws):
+        assert "nobody was notified" not in log
+    assert [message["Message"].count("x") for message in published] == [last]
+
+
+@needs_nodes
 def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
     aws: dict[str, str], published: list[dict[str, Any]], wheel: Path, installed: Installed
 ) -> None:
