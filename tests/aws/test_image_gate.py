@@ -229,6 +229,16 @@ def test_an_instance_without_its_agent_is_incomplete(
     assert states(service) == ["terminated"]
 
 
+def test_an_instance_that_never_passes_its_status_checks_is_incomplete(
+    folder: Path, subnet: str, service: Service
+) -> None:
+    empty = '<DescribeInstanceStatusResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"/>'
+    service.serves("DescribeInstanceStatus", lambda _: empty)
+    ran = gate(folder, subnet)
+    assert (ran.returncode, "was not seen to pass its status checks" in ran.stderr) == (10, True), ran.stderr
+    assert states(service) == ["terminated"]
+
+
 def test_an_instance_that_may_not_be_terminated_is_named(folder: Path, subnet: str, service: Service) -> None:
     service.says("TerminateInstances", DENIED)
     ran = gate(folder, subnet, CLUSTERPROOF="true")

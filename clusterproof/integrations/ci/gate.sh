@@ -63,7 +63,8 @@ instance=$(aws ec2 run-instances --image-id "$IMAGE" --instance-type "$INSTANCE_
     --query 'Instances[0].InstanceId' --output text)
 echo "launched $instance ($INSTANCE_TYPE) from $IMAGE"
 
-aws ec2 wait instance-status-ok --instance-ids "$instance"
+aws ec2 wait instance-status-ok --instance-ids "$instance" ||
+    { echo "$instance was not seen to pass its status checks: it does not boot, boots slowly, or may not be asked" >&2; exit 10; }
 tries=0
 until [ "$(aws ssm describe-instance-information --filters "Key=InstanceIds,Values=$instance" \
     --query 'InstanceInformationList[0].PingStatus' --output text)" = Online ]; do
