@@ -34,6 +34,7 @@ def container(restarts: str | None = None, **requests: int) -> dict[str, Any]:
     return {"name": "one", "resources": resources, "restartPolicy": restarts}
 
 
+OF_PARTS = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
 ONE, TWO, ALL = ({"nvidia.com_gpu": count} for count in (1, 2, 8))
 
 
@@ -141,6 +142,14 @@ def test_a_pod_holds_devices_by_whichever_resource_it_has_them(
             "its GPUs are shared (nvidia.com/gpu.sharing-strategy=mps); expected whole ones, which a pod has to itself",
         ),
         (node(P5, None, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
+        (
+            node({GPU: "0", "nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "0"}),
+            "its GPUs are divided (56 nvidia.com/mig-1g.10gb); expected whole ones, which a pod has to itself",
+        ),
+        (
+            node({GPU: "56"}, None, **{"nvidia.com/gpu.product": OF_PARTS}),
+            f"its GPUs are divided (nvidia.com/gpu.product={OF_PARTS}); expected whole ones, which a pod has to itself",
+        ),
     ],
 )
 def test_a_node_whose_devices_no_pod_could_have_is_reported(found: ApiNode, words: str) -> None:

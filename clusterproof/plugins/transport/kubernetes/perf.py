@@ -28,6 +28,8 @@ DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
 HUGE_PAGES = "hugepages-2Mi"
 SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether the device plugin shares GPUs
 WHOLE = ("", "none")
+PRODUCT = "nvidia.com/gpu.product"  # a label: of GPUs that are divided alike, also the part
+PARTS = "nvidia.com/mig-"
 CLAIM = "resource claim"
 OVER = ("Succeeded", "Failed")  # phases of pods that no longer hold anything
 MEMORY = "/dev/shm"
@@ -50,6 +52,15 @@ def why_not_whole(node: ApiNode) -> str:
     shared = node.labels.get(SHARING, "")
     if shared not in WHOLE:
         return f"its GPUs are shared ({SHARING}={shared}); expected whole ones, which a pod has to itself"
+    divided = [
+        f"{count} {name}"
+        for name in sorted(node.capacity)
+        if name.startswith(PARTS) and (count := _count(node.capacity, name))
+    ]
+    product = node.labels.get(PRODUCT, "")
+    divided += [f"{PRODUCT}={product}"] if "-MIG-" in product else []
+    if divided:
+        return f"its GPUs are divided ({', '.join(divided)}); expected whole ones, which a pod has to itself"
     short = [
         f"{_count(node.allocatable, name)} of {count} {name}"
         for name, count in devices_of(node).items()
