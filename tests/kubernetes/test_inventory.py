@@ -33,6 +33,8 @@ def names(text: str) -> list[str]:
         {"labels": {TYPE: "ml.p5.48xlarge"}},
         {"labels": {"nvidia.com/gpu.present": "true"}},
         {"labels": {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}},
+        {"labels": {"kubernetes.azure.com/accelerator": "nvidia"}},  # AKS
+        {"labels": {"eks.amazonaws.com/instance-gpu-count": "1"}},  # EKS Auto Mode
         {"capacity": {"nvidia.com/gpu": "8"}, "spec": {"unschedulable": True}},
         {"capacity": {"nvidia.com/gpu": "8"}, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}},
         {"capacity": {"nvidia.com/gpu": "8"}, "ready": "Unknown"},

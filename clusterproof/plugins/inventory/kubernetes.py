@@ -31,6 +31,8 @@ LABELS = (
     "k8s.amazonaws.com/accelerator",
     "karpenter.k8s.aws/instance-gpu-count",
     "karpenter.k8s.aws/instance-accelerator-count",
+    "eks.amazonaws.com/instance-gpu-count",  # of EKS Auto Mode, whose nodes have none of Karpenter's
+    "kubernetes.azure.com/accelerator",
 )
 
 
