@@ -53,6 +53,8 @@ def test_its_linter_finds_nothing() -> None:
         (NAMED, "mode=drain"),
         (NAMED, "maxTainted=ten"),
         (NAMED, "maxTainted=500%"),
+        (NAMED, "maxTainted=-1"),
+        (NAMED, "maxTainted=1000000"),
         (NAMED, "startupTaint=karpenter.sh/disrupted"),
         (NAMED, "startupTaint=clusterproof.dev/unproven:NoSchedule"),
         (NAMED, "everySeconds=0"),
@@ -99,6 +101,14 @@ def test_only_a_gate_that_gives_taints_may_list_all_pods() -> None:
 
 def test_a_gate_that_observes_is_told_no_limit_of_taints() -> None:
     assert rendered("maxTainted=5%")["ConfigMap", "clusterproof-gate"]["data"]["OPTIONS"] == ""
+
+
+@pytest.mark.parametrize(
+    ("most", "option"), [("0", "--k8s-max-tainted=0"), ("5", "--k8s-max-tainted=5"), ("", ""), ("null", "")]
+)
+def test_a_limit_of_taints_may_be_a_number(most: str, option: str) -> None:
+    settings = rendered("mode=taint", f"maxTainted={most}")["ConfigMap", "clusterproof-gate"]["data"]
+    assert settings["OPTIONS"] == option
 
 
 @pytest.mark.parametrize("text", ["  # of the site\n[thresholds]\n", "\n\n[thresholds]\n  a = '{{ }}'\n"])
