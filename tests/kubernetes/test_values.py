@@ -57,6 +57,20 @@ def test_the_instance_id_is_ec2s_or_none(found: ApiNode, expected: str) -> None:
     assert found.instance_id == expected
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "sagemaker.amazonaws.com/instance-group-name",
+        "eks.amazonaws.com/nodegroup",
+        "karpenter.sh/nodepool",
+        "cloud.google.com/gke-nodepool",
+        "kubernetes.azure.com/agentpool",
+    ],
+)
+def test_a_node_is_of_the_group_that_its_cloud_says(label: str) -> None:
+    assert node_of({"metadata": {"name": "n", "labels": {label: "h100"}}}).group == "h100"
+
+
 def test_a_pod_has_its_containers_and_why_they_wait() -> None:
     limits = {"nvidia.com/gpu": "8"}
     pod = pod_of(

@@ -101,6 +101,7 @@ GROUP_LABELS = (
     "eks.amazonaws.com/nodegroup",
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
 )
 OF_INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # Labels of a node that is no machine: pods run elsewhere, and ours do not start there.
