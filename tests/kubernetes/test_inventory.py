@@ -27,6 +27,7 @@ def names(text: str) -> list[str]:
         {"capacity": {"nvidia.com/gpu": "8"}},
         {"capacity": {"nvidia.com/gpu": "0"}},  # its device plugin has died
         {"capacity": {"nvidia.com/mig-1g.10gb": "7"}},
+        {"capacity": {"nvidia.com/gpu.shared": "32"}},  # time slicing, with renameByDefault
         {"capacity": {"aws.amazon.com/neuroncore": "32"}},
         {"capacity": {"vpc.amazonaws.com/efa": "32"}},
         {"labels": {TYPE: "p5.48xlarge"}},  # … or it never ran

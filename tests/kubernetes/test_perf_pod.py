@@ -147,6 +147,10 @@ def test_a_pod_holds_devices_by_whichever_resource_it_has_them(
             "its GPUs are divided (56 nvidia.com/mig-1g.10gb); expected whole ones, which a pod has to itself",
         ),
         (
+            node({"nvidia.com/gpu.shared": "32"}),
+            "its GPUs are divided (32 nvidia.com/gpu.shared); expected whole ones, which a pod has to itself",
+        ),
+        (
             node({GPU: "56"}, None, **{"nvidia.com/gpu.product": OF_PARTS}),
             f"its GPUs are divided (nvidia.com/gpu.product={OF_PARTS}); expected whole ones, which a pod has to itself",
         ),
