@@ -139,7 +139,9 @@ def test_a_kubelet_that_refuses_the_api_server_is_of_its_own_node_and_no_lack_of
     [(401, "Unauthorized"), (403, 'pods "a" is forbidden: User "x" cannot get resource "pods/log" in API group ""')],
 )
 def test_an_account_that_lacks_rights_speaks_against_no_node(code: int, message: str) -> None:
-    assert reading(lambda *_, **__: status(code, message)).unreached is Unreached.API
+    answer = reading(lambda *_, **__: status(code, message))
+    assert answer.unreached is Unreached.API
+    assert ("grants what is needed" in answer.detail) is (code == 403)  # no role helps an account that is unknown
 
 
 def test_an_account_that_has_lost_its_credentials_speaks_against_no_node() -> None:

@@ -224,7 +224,7 @@ class ObjectWriter:
             self.gone.add(name)
             return
         self.is_denied |= isinstance(problem, KubernetesDenied) or not problem.status
-        message = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+        message = problem.with_rights(RIGHTS) if isinstance(problem, KubernetesDenied) else str(problem)
         self.problems[message.replace(f'"{name}"', "NODE") if name else message].add(name)
 
     def changed(self, seen: GateNode, patch_of: Callable[[GateNode], Patch]) -> GateNode:
