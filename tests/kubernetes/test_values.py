@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from urllib3 import HTTPResponse
 
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter
+from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
@@ -145,3 +146,21 @@ def test_a_pod_whose_credentials_are_not_valid_is_not_told_to_ask_for_rights() -
 
     with pytest.raises(KubernetesDenied, match=r"expected credentials that are valid$"):
         waited(Api("https://10.0.0.1:443", unknown), Wait("gpu001"), print, threading.Event())
+
+
+def test_an_event_that_etcd_loses_costs_no_other_node_its_own() -> None:
+    created: list[str] = []
+
+    def losing_one(_: str, __: str, *, body: str, **___: object) -> HTTPResponse:
+        node = json.loads(body)["involvedObject"]["name"]
+        if node == "gpu001":
+            said = b'{"message": "etcdserver: leader changed"}'
+            return HTTPResponse(io.BytesIO(said), status=500, preload_content=False)
+        created.append(node)
+        return HTTPResponse(io.BytesIO(b"{}"), status=201, preload_content=False)
+
+    writer = ObjectWriter(Api("https://10.0.0.1:443", losing_one))
+    for name in ("gpu001", "gpu002"):
+        writer.create_event(event(seen_of({"metadata": {"name": name}}), False, "Why", "words", 0.0))
+    assert created == ["gpu002"]
+    assert writer.lines() == ["gpu001: an event was refused: 500: etcdserver: leader changed"]
