@@ -251,6 +251,27 @@ def test_only_a_change_is_notified() -> None:
 
 
 @needs_nodes
+def test_another_fault_of_a_node_that_fails_already_is_notified_once() -> None:
+    with entered(idle_node(healthy_p5(), 1)) as node:
+        wake(node)
+        program = node.root / HOME.lstrip("/") / "clusterproof"
+        for others in (
+            "FAIL one thing\nFAIL   another",
+            "FAIL another\nFAIL one thing",
+            "FAIL one thing\nFAIL a third",
+        ):
+            program.write_text(f"#!/bin/sh\necho '{others}'\nexit 1\n")
+            wake(node)
+        lines = (node.root / NOTIFIED.lstrip("/")).read_text().splitlines()
+        more = "and 1 more: see /var/log/clusterproof/idle.log"
+        assert [line.removeprefix("clusterproof: node001: FAILED: ") for line in lines] == [
+            "FAIL one thing",
+            f"FAIL one thing; {more}",
+            f"FAIL one thing; {more}",
+        ]
+
+
+@needs_nodes
 def test_a_node_with_a_job_of_slurms_is_let_be() -> None:
     image = idle_node(healthy_p5(), 1)
     for path in ("/usr/sbin/slurmstepd", "/usr/bin/another"):
