@@ -24,12 +24,15 @@ def node(capacity: dict[str, str], allocatable: dict[str, str] | None = None, **
     return node_of({"metadata": {"name": "gpu001", "labels": labels}, "status": status})
 
 
-def holder(name: str, phase: str = "Running", spec: dict[str, Any] | None = None, **requests: int) -> Pod:
-    whole = {"containers": [container(**requests)], **(spec or {})}
-    return pod_of({"metadata": {"name": name, "namespace": "ml"}, "spec": whole, "status": {"phase": phase}})
+def holder(name: str, phase: str = "Running", /, **requests: int) -> Pod:
+    return pod_with({"containers": [container(**requests)]}, name, phase)
 
 
-def container(restarts: str | None = None, **requests: int) -> dict[str, Any]:
+def pod_with(spec: dict[str, Any], name: str = "train-0", phase: str = "Running") -> Pod:
+    return pod_of({"metadata": {"name": name, "namespace": "ml"}, "spec": spec, "status": {"phase": phase}})
+
+
+def container(restarts: str | None = None, /, **requests: int) -> dict[str, Any]:
     resources = {"requests": {key.replace("_", "/"): str(value) for key, value in requests.items()}}
     return {"name": "one", "resources": resources, "restartPolicy": restarts}
 
@@ -102,7 +105,7 @@ def test_the_holder_of_devices_is_named(pods: list[Pod], words: str) -> None:
 )
 def test_devices_of_init_containers_are_held_as_the_scheduler_counts_them(spec: dict[str, Any], held: int) -> None:
     words = f"taken: {held} of 8 nvidia.com/gpu by ml/train-0; expected all free"
-    assert allocated(node(P5), [holder("train-0", spec=spec)]) == words
+    assert allocated(node(P5), [pod_with(spec)]) == words
 
 
 @pytest.mark.parametrize(
@@ -126,9 +129,7 @@ def test_devices_of_init_containers_are_held_as_the_scheduler_counts_them(spec: 
 def test_a_pod_holds_devices_by_whichever_resource_it_has_them(
     capacity: dict[str, str], spec: dict[str, Any], words: str
 ) -> None:
-    assert (
-        allocated(node(capacity), [holder("train-0", spec=spec)]) == f"taken: {words} by ml/train-0; expected all free"
-    )
+    assert allocated(node(capacity), [pod_with(spec)]) == f"taken: {words} by ml/train-0; expected all free"
 
 
 @pytest.mark.parametrize(
