@@ -106,6 +106,18 @@ def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
 
 
 @needs_nodes
+@pytest.mark.parametrize("last", [7000, 7001, 7002])
+def test_a_message_is_sent_wherever_the_log_is_cut(
+    aws: dict[str, str], published: list[dict[str, Any]], last: int
+) -> None:
+    failing = f"#!/bin/sh\nprintf '%s\\n' '{'…' * 3000}' '{'x' * last}'\nexit 1\n"
+    image = with_file(healthy_p5(), "/opt/clusterproof/bin/clusterproof", File(failing, 0o755))
+    for _, log in first_boot(image, aws):
+        assert "nobody was notified" not in log
+    assert [message["Message"].count("x") for message in published] == [last]
+
+
+@needs_nodes
 def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
     aws: dict[str, str], published: list[dict[str, Any]], wheel: Path, installed: Installed
 ) -> None:
@@ -239,6 +251,27 @@ def test_only_a_change_is_notified() -> None:
 
 
 @needs_nodes
+def test_another_fault_of_a_node_that_fails_already_is_notified_once() -> None:
+    with entered(idle_node(healthy_p5(), 1)) as node:
+        wake(node)
+        program = node.root / HOME.lstrip("/") / "clusterproof"
+        for others in (
+            "FAIL one thing\nFAIL   another",
+            "FAIL another\nFAIL one thing",
+            "FAIL one thing\nFAIL a third",
+        ):
+            program.write_text(f"#!/bin/sh\necho '{others}'\nexit 1\n")
+            wake(node)
+        lines = (node.root / NOTIFIED.lstrip("/")).read_text().splitlines()
+        more = "and 1 more: see /var/log/clusterproof/idle.log"
+        assert [line.removeprefix("clusterproof: node001: FAILED: ") for line in lines] == [
+            "FAIL one thing",
+            f"FAIL one thing; {more}",
+            f"FAIL one thing; {more}",
+        ]
+
+
+@needs_nodes
 def test_a_node_with_a_job_of_slurms_is_let_be() -> None:
     image = idle_node(healthy_p5(), 1)
     for path in ("/usr/sbin/slurmstepd", "/usr/bin/another"):
@@ -246,9 +279,11 @@ def test_a_node_with_a_job_of_slurms_is_let_be() -> None:
     with entered(with_file(image, "/run/slurmstepd", Link("/usr/bin/another"))) as node:
         node.start(["/run/slurmstepd", "60"])
         node.run(["sh", "-c", "until grep -qx slurmstepd /proc/[0-9]*/comm; do sleep 0.05; done"])
+        node.start(["/usr/sbin/slurmstepd", "infinity"])  # of slurmd, with control groups of version 2: for ever
+        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 2 ]; do sleep 0.05; done"])
         assert not wake(node).startswith("not checked")
         node.start(["/usr/sbin/slurmstepd", "60"])
-        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 2 ]; do sleep 0.05; done"])
+        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 3 ]; do sleep 0.05; done"])
         assert wake(node) == "not checked: a job of Slurm's runs"
 
 

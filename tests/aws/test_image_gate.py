@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 
 from tests.aws.command_line import aws_in
 from tests.aws.ec2 import with_vpc
-from tests.aws.service import DENIED, Service
+from tests.aws.service import DENIED, Answer, Service
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
 from tests.builders.wheel import Installed
 from tests.manifest.deviations import DEVIATIONS
@@ -227,6 +228,32 @@ def test_an_instance_without_its_agent_is_incomplete(
     ran = gate(folder, subnet, AGENT_TRIES="3")
     assert (ran.returncode, "is not online in Systems Manager" in ran.stderr) == (10, True)
     assert states(service) == ["terminated"]
+
+
+def test_an_instance_that_never_passes_its_status_checks_is_incomplete(
+    folder: Path, subnet: str, service: Service
+) -> None:
+    empty = '<DescribeInstanceStatusResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"/>'
+    service.serves("DescribeInstanceStatus", lambda _: empty)
+    ran = gate(folder, subnet)
+    assert (ran.returncode, "was not seen to pass its status checks" in ran.stderr) == (10, True), ran.stderr
+    assert states(service) == ["terminated"]
+
+
+def test_a_run_with_a_long_name_has_a_client_token_of_its_own_that_ec2_takes(
+    folder: Path, subnet: str, service: Service
+) -> None:
+    tokens: list[str] = []
+
+    def launch(request: dict[str, Any]) -> Answer:
+        tokens.append(request["ClientToken"])
+        return DENIED
+
+    service.serves("RunInstances", launch)
+    for build in (41, 42):
+        gate(folder, subnet, RUN=f"jenkins-jenkins-platform-images-gpu-gate-the-image-{build}")  # BUILD_TAG
+    assert [len(token) <= 64 for token in tokens] == [True, True]  # EC2 takes no longer one
+    assert len(set(tokens)) == 2
 
 
 def test_an_instance_that_may_not_be_terminated_is_named(folder: Path, subnet: str, service: Service) -> None:

@@ -73,3 +73,18 @@ def test_the_command_reads_the_policy_and_leaves_the_reports_where_the_job_looks
     assert (tmp_path / "reports" / "junit.xml").is_file()
     assert len(list(tmp_path.glob("*.sqlite"))) == 1
     assert "reports" in (CI / {"jenkins": "Jenkinsfile"}.get(name, f"nightly-{name}.yml")).read_text()
+
+
+def test_nothing_that_an_earlier_build_left_in_jenkins_workspace_is_run_or_reported(tmp_path: Path) -> None:
+    (install,) = [piece for piece in COMMANDS["jenkins"] if "pip install" in piece]
+    earlier = (
+        tmp_path / ".clusterproof" / "lib" / "of-an-earlier-wheel.py",  # pip keeps it, if its version is the same
+        tmp_path / "reports" / "junit.xml",  # and a build that cannot begin writes none
+    )
+    for path in (*earlier, tmp_path / "history.sqlite"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    subprocess.run(["sh", "-c", install.rpartition("&&")[0]], cwd=tmp_path, check=True)
+    assert (tmp_path / ".clusterproof" / "bin" / "pip").exists()
+    assert [path for path in earlier if path.exists()] == []
+    assert (tmp_path / "history.sqlite").exists()

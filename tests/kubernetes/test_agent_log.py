@@ -111,6 +111,39 @@ def test_whether_an_api_server_has_its_etcd_an_account_learns_that_may_list_pods
     assert reading(kubelet_is_gone).unreached is Unreached.NO_LOG
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (401, "the server has asked for the client to provide credentials"),
+        (403, "Forbidden (user=kube-apiserver-kubelet-client, verb=get, resource=nodes, subresource(s)=[proxy log])"),
+    ],
+)
+def test_a_kubelet_that_refuses_the_api_server_is_of_its_own_node_and_no_lack_of_rights(
+    code: int, message: str
+) -> None:
+    name = agent("gpu701").name
+
+    def refusing_kubelet(_: str, address: str, **__: object) -> HTTPResponse:
+        if "/log?" in address:
+            return status(code, f"{message} ( pods/log {name})")  # the API server passes on what the kubelet said
+        return HTTPResponse(io.BytesIO(b'{"items": []}'), status=200, preload_content=False)
+
+    answer = reading(refusing_kubelet)
+    assert answer.unreached is Unreached.NO_LOG
+    assert answer.detail.startswith(f"the control plane cannot read its agent's log: {code}")
+    assert "grants what is needed" not in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(401, "Unauthorized"), (403, 'pods "a" is forbidden: User "x" cannot get resource "pods/log" in API group ""')],
+)
+def test_an_account_that_lacks_rights_speaks_against_no_node(code: int, message: str) -> None:
+    answer = reading(lambda *_, **__: status(code, message))
+    assert answer.unreached is Unreached.API
+    assert ("grants what is needed" in answer.detail) is (code == 403)  # no role helps an account that is unknown
+
+
 def test_an_account_that_has_lost_its_credentials_speaks_against_no_node() -> None:
     def lost() -> str:
         raise KubernetesError("the credentials: exec: aws not found; expected some that work")

@@ -29,6 +29,14 @@ def nodes(gate: GateBed, *names: str, taints: tuple[dict[str, str], ...] = ()) -
         yield
 
 
+SIDECAR = {
+    "name": "server",
+    "image": "x",
+    "restartPolicy": "Always",
+    "resources": {"limits": {"nvidia.com/gpu": "8"}},
+}
+
+
 @contextlib.contextmanager
 def pod_on(gate: GateBed, node: str, **spec: Any) -> Iterator[None]:
     path = "/api/v1/namespaces/default/pods"
@@ -110,8 +118,9 @@ def test_those_that_lose_it_in_the_same_run_count_no_more(gate: GateBed) -> None
         {"container": {"resources": {"limits": {"nvidia.com/gpu": "8"}}}},
         {"container": {"resources": {"limits": {"aws.amazon.com/neuron": "1"}}}},
         {"resourceClaims": [{"name": "gpus", "resourceClaimName": "gpus"}]},
+        {"initContainers": [SIDECAR]},
     ],
-    ids=["GPUs", "Neuron devices", "a claim"],
+    ids=["GPUs", "Neuron devices", "a claim", "GPUs of a sidecar"],
 )
 def test_a_node_whose_accelerators_pods_have_is_spared(gate: GateBed, spec: dict[str, Any]) -> None:
     with nodes(gate, "gpu211", "gpu212"), pod_on(gate, "gpu211", **spec):

@@ -27,12 +27,15 @@ def names(text: str) -> list[str]:
         {"capacity": {"nvidia.com/gpu": "8"}},
         {"capacity": {"nvidia.com/gpu": "0"}},  # its device plugin has died
         {"capacity": {"nvidia.com/mig-1g.10gb": "7"}},
+        {"capacity": {"nvidia.com/gpu.shared": "32"}},  # time slicing, with renameByDefault
         {"capacity": {"aws.amazon.com/neuroncore": "32"}},
         {"capacity": {"vpc.amazonaws.com/efa": "32"}},
         {"labels": {TYPE: "p5.48xlarge"}},  # … or it never ran
         {"labels": {TYPE: "ml.p5.48xlarge"}},
         {"labels": {"nvidia.com/gpu.present": "true"}},
         {"labels": {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}},
+        {"labels": {"kubernetes.azure.com/accelerator": "nvidia"}},  # AKS
+        {"labels": {"eks.amazonaws.com/instance-gpu-count": "1"}},  # EKS Auto Mode
         {"capacity": {"nvidia.com/gpu": "8"}, "spec": {"unschedulable": True}},
         {"capacity": {"nvidia.com/gpu": "8"}, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}},
         {"capacity": {"nvidia.com/gpu": "8"}, "ready": "Unknown"},

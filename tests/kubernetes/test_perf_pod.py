@@ -24,12 +24,21 @@ def node(capacity: dict[str, str], allocatable: dict[str, str] | None = None, **
     return node_of({"metadata": {"name": "gpu001", "labels": labels}, "status": status})
 
 
-def holder(name: str, phase: str = "Running", **requests: int) -> Pod:
+def holder(name: str, phase: str = "Running", /, **requests: int) -> Pod:
+    return pod_with({"containers": [container(**requests)]}, name, phase)
+
+
+def pod_with(spec: dict[str, Any], name: str = "train-0", phase: str = "Running") -> Pod:
+    return pod_of({"metadata": {"name": name, "namespace": "ml"}, "spec": spec, "status": {"phase": phase}})
+
+
+def container(restarts: str | None = None, /, **requests: int) -> dict[str, Any]:
     resources = {"requests": {key.replace("_", "/"): str(value) for key, value in requests.items()}}
-    containers = [{"name": "one", "resources": resources}]
-    return pod_of(
-        {"metadata": {"name": name, "namespace": "ml"}, "spec": {"containers": containers}, "status": {"phase": phase}}
-    )
+    return {"name": "one", "resources": resources, "restartPolicy": restarts}
+
+
+OF_PARTS = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+ONE, TWO, ALL = ({"nvidia.com_gpu": count} for count in (1, 2, 8))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +93,46 @@ def test_the_holder_of_devices_is_named(pods: list[Pod], words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "held"),
+    [
+        ({"initContainers": [container("Always", **TWO)]}, 2),
+        ({"initContainers": [container("Always", **TWO)], "containers": [container(**ONE)]}, 3),
+        ({"initContainers": [container(**TWO)], "containers": [container(**ONE)]}, 2),
+        ({"initContainers": [container("Always", **ONE), container(**TWO)], "containers": [container(**ONE)]}, 3),
+        ({"initContainers": [container(**ALL)], "containers": [container(**ALL)]}, 8),
+    ],
+    ids=["of a sidecar", "and of another", "of an init container", "beside a sidecar", "of one after the other"],
+)
+def test_devices_of_init_containers_are_held_as_the_scheduler_counts_them(spec: dict[str, Any], held: int) -> None:
+    words = f"taken: {held} of 8 nvidia.com/gpu by ml/train-0; expected all free"
+    assert allocated(node(P5), [pod_with(spec)]) == words
+
+
+@pytest.mark.parametrize(
+    ("capacity", "spec", "words"),
+    [
+        (
+            {"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "128"},
+            {"containers": [container(**{"aws.amazon.com_neuroncore": 64})]},
+            "64 of 128 aws.amazon.com/neuroncore",
+        ),
+        (
+            {GPU: "7", "nvidia.com/mig-1g.10gb": "7"},
+            {"containers": [container(**{"nvidia.com_mig-1g.10gb": 2})]},
+            "2 of 7 nvidia.com/mig-1g.10gb",
+        ),
+        ({GPU: "0", EFA: "32"}, {"containers": [container(**ALL)]}, "8 nvidia.com/gpu"),
+        ({GPU: "8"}, {"resourceClaims": [{"name": "gpus", "resourceClaimName": "gpus"}]}, "1 resource claim"),
+    ],
+    ids=["cores of Neuron devices", "parts of GPUs", "GPUs whose device plugin has died", "a claim"],
+)
+def test_a_pod_holds_devices_by_whichever_resource_it_has_them(
+    capacity: dict[str, str], spec: dict[str, Any], words: str
+) -> None:
+    assert allocated(node(capacity), [pod_with(spec)]) == f"taken: {words} by ml/train-0; expected all free"
+
+
+@pytest.mark.parametrize(
     ("found", "words"),
     [
         (node(P5), ""),
@@ -94,6 +143,18 @@ def test_the_holder_of_devices_is_named(pods: list[Pod], words: str) -> None:
             "its GPUs are shared (nvidia.com/gpu.sharing-strategy=mps); expected whole ones, which a pod has to itself",
         ),
         (node(P5, None, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
+        (
+            node({GPU: "0", "nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "0"}),
+            "its GPUs are divided (56 nvidia.com/mig-1g.10gb); expected whole ones, which a pod has to itself",
+        ),
+        (
+            node({"nvidia.com/gpu.shared": "32"}),
+            "its GPUs are divided (32 nvidia.com/gpu.shared); expected whole ones, which a pod has to itself",
+        ),
+        (
+            node({GPU: "56"}, None, **{"nvidia.com/gpu.product": OF_PARTS}),
+            f"its GPUs are divided (nvidia.com/gpu.product={OF_PARTS}); expected whole ones, which a pod has to itself",
+        ),
     ],
 )
 def test_a_node_whose_devices_no_pod_could_have_is_reported(found: ApiNode, words: str) -> None:

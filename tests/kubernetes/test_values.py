@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import threading
+
 import pytest
+from urllib3 import HTTPResponse
 
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
+from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
+from clusterproof.plugins.transport.kubernetes import RunObjects
+from clusterproof.plugins.transport.kubernetes.outcome import RBAC, refused
 
 WRONG: list[object] = [
     None,
@@ -57,6 +67,20 @@ def test_the_instance_id_is_ec2s_or_none(found: ApiNode, expected: str) -> None:
     assert found.instance_id == expected
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "sagemaker.amazonaws.com/instance-group-name",
+        "eks.amazonaws.com/nodegroup",
+        "karpenter.sh/nodepool",
+        "cloud.google.com/gke-nodepool",
+        "kubernetes.azure.com/agentpool",
+    ],
+)
+def test_a_node_is_of_the_group_that_its_cloud_says(label: str) -> None:
+    assert node_of({"metadata": {"name": "n", "labels": {label: "h100"}}}).group == "h100"
+
+
 def test_a_pod_has_its_containers_and_why_they_wait() -> None:
     limits = {"nvidia.com/gpu": "8"}
     pod = pod_of(
@@ -96,3 +120,47 @@ def test_what_admission_refuses_is_known_by_its_words_whatever_its_status(
     status: int, words: str, kind: type[KubernetesError]
 ) -> None:
     assert type(error_of_status(status, {"message": words}, "/api/v1/pods")) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_of_rights"),
+    [(401, "Unauthorized", False), (403, 'User "x" cannot patch resource "nodes" in API group ""', True)],
+)
+def test_only_an_account_that_is_known_is_told_which_rights_it_lacks(
+    status: int, message: str, is_of_rights: bool
+) -> None:
+    denied = error_of_status(status, {"message": message}, "/api/v1/nodes")
+    writer = ObjectWriter(Api("https://10.0.0.1:443", object))
+
+    def deny() -> None:
+        raise denied
+
+    writer.tried("gpu001", deny)
+    assert [RIGHTS in line for line in writer.lines()] == [is_of_rights]
+    assert (RBAC in refused(denied, RunObjects("clusterproof-1", "clusterproof"))) is is_of_rights
+
+
+def test_a_pod_whose_credentials_are_not_valid_is_not_told_to_ask_for_rights() -> None:
+    def unknown(*_: object, **__: object) -> HTTPResponse:
+        return HTTPResponse(io.BytesIO(b'{"message": "Unauthorized"}'), status=401, preload_content=False)
+
+    with pytest.raises(KubernetesDenied, match=r"expected credentials that are valid$"):
+        waited(Api("https://10.0.0.1:443", unknown), Wait("gpu001"), print, threading.Event())
+
+
+def test_an_event_that_etcd_loses_costs_no_other_node_its_own() -> None:
+    created: list[str] = []
+
+    def losing_one(_: str, __: str, *, body: str, **___: object) -> HTTPResponse:
+        node = json.loads(body)["involvedObject"]["name"]
+        if node == "gpu001":
+            said = b'{"message": "etcdserver: leader changed"}'
+            return HTTPResponse(io.BytesIO(said), status=500, preload_content=False)
+        created.append(node)
+        return HTTPResponse(io.BytesIO(b"{}"), status=201, preload_content=False)
+
+    writer = ObjectWriter(Api("https://10.0.0.1:443", losing_one))
+    for name in ("gpu001", "gpu002"):
+        writer.create_event(event(seen_of({"metadata": {"name": name}}), False, "Why", "words", 0.0))
+    assert created == ["gpu002"]
+    assert writer.lines() == ["gpu001: an event was refused: 500: etcdserver: leader changed"]

@@ -131,6 +131,15 @@ def test_of_several_failures_of_an_idle_node_it_is_said_how_many(tmp_path: Path,
     assert woken_alone(tmp_path) == f"FAILED: {words.format(log=f'{tmp_path}/logs/idle.log')}"
 
 
+@needs_nodes
+def test_results_of_a_check_that_was_killed_are_not_taken_for_those_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "idle.jsonl.new").write_text('{"check":"gpu.no_xid","verdict":"pa')
+    program(tmp_path / "clusterproof", "exit 4")  # as for a policy that is not valid
+    assert woken_alone(tmp_path).startswith("not checked: clusterproof ended with 4")
+    assert not (tmp_path / "logs" / "idle.jsonl").exists()
+
+
 FAILED = "FAILED: FAIL Driver response time"
 
 

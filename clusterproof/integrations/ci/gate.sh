@@ -6,12 +6,14 @@
 # docs/images.md of clusterproof says what each variable is.
 set -eu
 
-# Each attempt is a run of its own: by a client token that it has seen, EC2 gives the instance that is gone.
+# Each attempt is a run of its own: by a client token that it has seen, EC2 gives the instance that is gone. It takes
+# one of at most 64 characters, which Jenkins' BUILD_TAG may exceed.
 RUN=${RUN:-${GITHUB_RUN_ID:+$GITHUB_RUN_ID-${GITHUB_RUN_ATTEMPT:-1}}}
 RUN=${RUN:-${CI_JOB_ID:-}}
 : "${RUN:?a name for this run, by which its instance is found again}"
 REPORTS=${REPORTS:-reports}
 TAG=clusterproof-gate
+token=$(printf %s "$TAG-$RUN" | sha256sum | cut -c 1-64)
 
 instances() {
     aws ec2 describe-instances --filters "Name=tag:$TAG,Values=$RUN" \
@@ -56,14 +58,15 @@ END
 # The options are words on purpose: --capacity-reservation-specification …, --security-group-ids …
 # shellcheck disable=SC2086
 instance=$(aws ec2 run-instances --image-id "$IMAGE" --instance-type "$INSTANCE_TYPE" --subnet-id "$SUBNET" \
-    --iam-instance-profile "Name=$INSTANCE_PROFILE" --count 1 --client-token "$TAG-$RUN" \
+    --iam-instance-profile "Name=$INSTANCE_PROFILE" --count 1 --client-token "$token" \
     --instance-initiated-shutdown-behavior terminate --user-data "file://$REPORTS/user-data" \
     --metadata-options HttpTokens=required --tag-specifications \
     "ResourceType=instance,Tags=[{Key=$TAG,Value=$RUN},{Key=Name,Value=$TAG-$RUN}]" ${RUN_OPTIONS:-} \
     --query 'Instances[0].InstanceId' --output text)
 echo "launched $instance ($INSTANCE_TYPE) from $IMAGE"
 
-aws ec2 wait instance-status-ok --instance-ids "$instance"
+aws ec2 wait instance-status-ok --instance-ids "$instance" ||
+    { echo "$instance was not seen to pass its status checks: it does not boot, boots slowly, or may not be asked" >&2; exit 10; }
 tries=0
 until [ "$(aws ssm describe-instance-information --filters "Key=InstanceIds,Values=$instance" \
     --query 'InstanceInformationList[0].PingStatus' --output text)" = Online ]; do

@@ -78,7 +78,8 @@ echo "$status" >"$LOG/first-boot.exit"
 words="$(uname -n) $(words_of "$status")"
 echo "clusterproof: $words"
 if [ -n "$TOPIC" ] && [ "$status" -ne 0 ]; then
-    tail -c 8000 "$LOG/first-boot.log" >"$LOG/first-boot.message"
+    # Without the rest of a character that is cut, which the AWS CLI does not read.
+    tail -c 8000 "$LOG/first-boot.log" | LC_ALL=C sed '1s/^[\x80-\xbf]*//' >"$LOG/first-boot.message"
     subject=$(printf 'clusterproof: %s' "$words" | cut -c1-100)
     aws sns publish --topic-arn "$TOPIC" --subject "$subject" --message "file://$LOG/first-boot.message" >/dev/null ||
         echo "clusterproof: nobody was notified: sns:Publish on $TOPIC failed"

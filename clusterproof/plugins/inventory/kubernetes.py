@@ -21,7 +21,9 @@ OF_JOB = "job:"
 IN_CLUSTER = "in-cluster"
 CONNECTIONS = ("kubernetes", "agents")  # a pod per node of a run; a gate's existing agents
 # How a node with accelerators is recognized; labels remain even if its device plugin has died.
-RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu")
+RESOURCES = re.compile(
+    r"nvidia\.com/(gpu(\.shared)?|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu"
+)
 LABELS = (
     "nvidia.com/gpu.present",
     "nvidia.com/gpu.product",
@@ -31,6 +33,8 @@ LABELS = (
     "k8s.amazonaws.com/accelerator",
     "karpenter.k8s.aws/instance-gpu-count",
     "karpenter.k8s.aws/instance-accelerator-count",
+    "eks.amazonaws.com/instance-gpu-count",  # of EKS Auto Mode, whose nodes have none of Karpenter's
+    "kubernetes.azure.com/accelerator",
 )
 
 

@@ -35,6 +35,10 @@ class KubernetesError(ClusterproofError):
 class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
     """The user is unknown (401), or lacks the permission (403 from RBAC)."""
 
+    def with_rights(self, expected: str) -> str:
+        """The denial, and the rights that are expected: of a user who is known."""
+        return str(self) if self.status == 401 else f"{self}; {expected}"
+
 
 class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
     """An admission controller refused an object: PodSecurity, a webhook, a policy, a quota."""

@@ -6,6 +6,7 @@ Malformed values are treated as missing.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Any
@@ -69,12 +70,38 @@ def quantity(text_value: str) -> int | str:
     return int(float(match[1]) * (_BINARY.get(match[2]) or _UNITS[match[2]]))
 
 
+def held_devices(spec: Mapping[str, Any]) -> Mapping[str, int]:
+    """The devices of a pod by resource, as the scheduler counts them.
+
+    Sidecars run beside its containers, other init containers one after the other before them.
+    """
+    together: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for container in tables(spec.get("initContainers")):
+        if container.get("restartPolicy") == "Always":
+            together += _requested(container)
+        else:
+            most |= together + _requested(container)
+    for container in tables(spec.get("containers")):
+        together += _requested(container)
+    return dict(together | most)
+
+
+def _requested(container: Mapping[str, Any]) -> Counter[str]:
+    """Requests and limits are equal for devices; one of them may be omitted."""
+    resources = table(container.get("resources"))
+    amounts = {**texts(resources.get("limits")), **texts(resources.get("requests"))}
+    counts = {name: quantity(amount) for name, amount in amounts.items() if "/" in name}
+    return Counter({name: count for name, count in counts.items() if isinstance(count, int)})
+
+
 INSTANCE = re.compile(INSTANCE_ID)
 GROUP_LABELS = (
     "sagemaker.amazonaws.com/instance-group-name",
     "eks.amazonaws.com/nodegroup",
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
 )
 OF_INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # Labels of a node that is no machine: pods run elsewhere, and ours do not start there.

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import entries, number, parts, table, tables, text, texts
+from clusterproof.plugins.kubernetes.nodes import entries, held_devices, number, parts, table, tables, text, texts
 
 
 @record
@@ -55,6 +55,8 @@ class Pod:
     controller: str = ""  # the uid of the object that created it, and removes it
     hostname: str = ""  # the host name in its programs; empty if that is the node's
     meant: str = ""  # for a DaemonSet's pod: its intended node, even before it is scheduled
+    devices: Mapping[str, int] = field(default_factory=dict)  # held by all of its containers together, by resource
+    claims: int = 0  # of devices, by Dynamic Resource Allocation
 
     def container(self, name: str) -> Container | None:
         """The container of that name: webhooks add others."""
@@ -129,6 +131,8 @@ def pod_of(resource: object) -> Pod:
         controller=text(next(controls, {}).get("uid")),
         hostname="" if spec.get("hostNetwork") is True else _hostname(metadata, spec),
         meant=_target_node(spec),
+        devices=held_devices(spec),
+        claims=len(tables(spec.get("resourceClaims"))),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,8 @@ def test_its_linter_finds_nothing() -> None:
         (NAMED, "mode=drain"),
         (NAMED, "maxTainted=ten"),
         (NAMED, "maxTainted=500%"),
+        (NAMED, "maxTainted=-1"),
+        (NAMED, "maxTainted=1000000"),
         (NAMED, "startupTaint=karpenter.sh/disrupted"),
         (NAMED, "startupTaint=clusterproof.dev/unproven:NoSchedule"),
         (NAMED, "everySeconds=0"),
@@ -98,6 +101,23 @@ def test_only_a_gate_that_gives_taints_may_list_all_pods() -> None:
 
 def test_a_gate_that_observes_is_told_no_limit_of_taints() -> None:
     assert rendered("maxTainted=5%")["ConfigMap", "clusterproof-gate"]["data"]["OPTIONS"] == ""
+
+
+@pytest.mark.parametrize(
+    ("most", "option"), [("0", "--k8s-max-tainted=0"), ("5", "--k8s-max-tainted=5"), ("", ""), ("null", "")]
+)
+def test_a_limit_of_taints_may_be_a_number(most: str, option: str) -> None:
+    settings = rendered("mode=taint", f"maxTainted={most}")["ConfigMap", "clusterproof-gate"]["data"]
+    assert settings["OPTIONS"] == option
+
+
+@pytest.mark.parametrize("text", ["  # of the site\n[thresholds]\n", "\n\n[thresholds]\n  a = '{{ }}'\n"])
+def test_a_policy_reaches_the_gate_as_it_is_written(text: str, tmp_path: Path) -> None:
+    (tmp_path / "clusterproof.toml").write_text(text)
+    status, output = helm("template", CHART, "--set", NAMED, "--set-file", f"policy={tmp_path}/clusterproof.toml")
+    assert status == 0, output
+    maps = [document["data"] for document in yaml.safe_load_all(output) if document and document["kind"] == "ConfigMap"]
+    assert [data["clusterproof.toml"] for data in maps if "clusterproof.toml" in data] == [text]
 
 
 def test_settings_reach_the_gate_as_options() -> None:

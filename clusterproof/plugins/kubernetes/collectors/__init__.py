@@ -71,8 +71,7 @@ def _collected(name: str, api: Api, names: frozenset[str]) -> Collected:
     try:
         value = read(api, names)
     except KubernetesDenied as denied:
-        needed = f"expected a ClusterRole that may list {RIGHTS[name]}"
-        reason = str(denied) if denied.status == 401 else f"{denied}; {needed}"
+        reason = denied.with_rights(f"expected a ClusterRole that may list {RIGHTS[name]}")
         return Collected(Status.DENIED, detail=reason, seconds=time.monotonic() - began)
     except KubernetesError as problem:
         return Collected(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)

@@ -52,7 +52,7 @@ def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
         "unready": unready[:MAX_UNREADY],
         "waits_for": pod.scheduled,
         "gates": len(tables(spec.get("schedulingGates"))),
-        "claims": len(tables(spec.get("resourceClaims"))),
+        "claims": pod.claims,
         "volume_claims": list(_volume_claims(pod.name, tables(spec.get("volumes"))))[:MAX_CLAIMS],
     }
 
@@ -93,9 +93,11 @@ def _waiting(name: str, reason: str, message: str, restarts: int) -> dict[str, A
 
 
 def _requested(pod: Pod) -> dict[str, int]:
-    gpus = [_amount(container, GPUS) for container in pod.containers]
-    accelerators = sum(_amount(container, ACCELERATORS) for container in pod.containers)
-    return {"gpus": sum(gpus), "most_gpus": max(gpus, default=0), "accelerators": accelerators}
+    gpus, accelerators = (
+        sum(count for name, count in pod.devices.items() if name.startswith(kinds)) for kinds in (GPUS, ACCELERATORS)
+    )
+    most_gpus = max((_amount(container, GPUS) for container in pod.containers), default=0)
+    return {"gpus": gpus, "most_gpus": most_gpus, "accelerators": accelerators}
 
 
 def _amount(container: Container, resources: tuple[str, ...]) -> int:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import TOO_MANY
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, OURS, Health
 from clusterproof.plugins.kubernetes.nodes import NODES_AT_ONCE, ApiNode, Taint, node_of, parts, tables, text
@@ -178,6 +179,7 @@ DEADLINE_S = 300.0  # for everything: limits the delay by an unavailable API ser
 MAX_NAMES = 200  # characters of names in a line
 MAX_PROBLEMS = 5  # lines
 GONE, CHANGED = 404, 409
+SLOW = (0, TOO_MANY)  # what is tried for half a minute
 RIGHTS = (
     "expected the rights of gate.yaml in integrations/kubernetes, for taints taints.yaml too (docs/kubernetes-gate.md)"
 )
@@ -224,7 +226,7 @@ class ObjectWriter:
             self.gone.add(name)
             return
         self.is_denied |= isinstance(problem, KubernetesDenied) or not problem.status
-        message = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+        message = problem.with_rights(RIGHTS) if isinstance(problem, KubernetesDenied) else str(problem)
         self.problems[message.replace(f'"{name}"', "NODE") if name else message].add(name)
 
     def changed(self, seen: GateNode, patch_of: Callable[[GateNode], Patch]) -> GateNode:
@@ -247,16 +249,19 @@ class ObjectWriter:
             seen = now[0]
         raise KubernetesError(f"others changed it {TRIES} times meanwhile; expected to write it in the next run")
 
-    def create_event(self, event: Mapping[str, object]) -> None:
-        """Create an event; if that is forbidden, only one is tried."""
-        if not self.is_silent and self.tried("", lambda: self._created(event)) is None:
-            self.is_silent = True
+    def create_event(self, event: Mapping[str, Any]) -> None:
+        """Create an event; if that is forbidden or takes too long, no other is tried."""
+        if not self.is_silent:
+            self.tried(str(event["involvedObject"]["name"]), lambda: self._created(event))
 
-    def _created(self, event: Mapping[str, object]) -> bool:
+    def _created(self, event: Mapping[str, Any]) -> bool:
         try:
             self.api.create(EVENTS, event)
-        except KubernetesRefused as refused:
-            raise KubernetesError(f"an event was refused: {refused}") from None
+        except KubernetesError as problem:
+            self.is_silent |= isinstance(problem, (KubernetesDenied, KubernetesRefused)) or problem.status in SLOW
+            if isinstance(problem, KubernetesDenied) or not problem.status:
+                raise
+            raise KubernetesError(f"an event was refused: {problem}", problem.status) from None
         return True
 
     def lines(self) -> list[str]:

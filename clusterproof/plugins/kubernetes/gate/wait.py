@@ -92,7 +92,7 @@ def _looked(api: Api, name: str, oldest: float, within_s: float) -> Health:
         node = api.get_once(f"{NODES}/{name}", within_s, resourceVersion="0")
         return verdict_since(node_of(node, with_images=False), oldest, time.time())
     except KubernetesDenied as denied:
-        raise KubernetesDenied(f"{denied}; {RIGHT}", denied.status, denied.reason) from None
+        raise KubernetesDenied(denied.with_rights(RIGHT), denied.status, denied.reason) from None
     except KubernetesError as problem:
         return Health(UNKNOWN, NO_ANSWER, str(problem))
 

@@ -73,7 +73,7 @@ class Agents(Connection):
             agents, others = seen.own, seen.others
             known = _doubtful(api, agents, targets)
         except (AwsError, KubernetesError) as problem:
-            reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+            reason = problem.with_rights(RIGHTS) if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
         if not (agents or share):
             _refuse_no_agent(namespace)
@@ -152,7 +152,7 @@ class AgentVisit:
     def _unread(self, problem: KubernetesError) -> Answer:
         why, detail = Unreached.API, str(problem)
         if isinstance(problem, KubernetesDenied):
-            self.context.refusal = detail = f"{problem}; {RIGHTS}".replace(self.pod.name, "…")
+            self.context.refusal = detail = problem.with_rights(RIGHTS).replace(self.pod.name, "…")
         elif problem.status == 429:
             why = Unreached.THROTTLED
         elif problem.status in (400, 404):

@@ -25,18 +25,20 @@ def log_of(api: Api, pods: str, name: str, most_bytes: int, retry_s: float, **qu
     try:
         return api.text(path, most_bytes, retry_s, **parameters)
     except KubernetesError as problem:
-        if not (_may_be_of_kubelet(problem) and _gives(api, pods, name)):
+        if not (_may_be_of_kubelet(problem, name) and _gives(api, pods, name)):
             raise
     try:
         return api.text(path, most_bytes, 0.0, ANSWER_S, **parameters)  # it may have been down briefly
     except KubernetesError as problem:
-        if not _may_be_of_kubelet(problem):
+        if not _may_be_of_kubelet(problem, name):
             raise
         raise NoLog(str(problem), problem.status, problem.reason) from None
 
 
-def _may_be_of_kubelet(problem: KubernetesError) -> bool:
-    return problem.status >= 500 or problem.reason == TIMEOUT
+def _may_be_of_kubelet(problem: KubernetesError, name: str) -> bool:
+    """Whether it may be the kubelet's error: also if it refuses the API server, which passes that on."""
+    is_refusal = problem.status in (401, 403) and f"( pods/log {name})" in str(problem)
+    return problem.status >= 500 or problem.reason == TIMEOUT or is_refusal
 
 
 def _gives(api: Api, pods: str, name: str) -> bool:

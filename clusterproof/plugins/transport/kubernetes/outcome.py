@@ -237,7 +237,7 @@ def after_the_end(pod: Pod) -> str:
 def refused(problem: KubernetesError, run: RunObjects) -> str:
     """One line for a refused request: the server's message, and what to do."""
     if isinstance(problem, KubernetesDenied):
-        return f"{problem}; {RBAC}"
+        return problem.with_rights(RBAC)
     if isinstance(problem, KubernetesRefused):
         expected = next((text for sign, text in EXPECTED.items() if sign in str(problem)), ADMITTED)
         return f"{problem}; expected {expected.format(run.namespace)}"

@@ -7,13 +7,15 @@ requests: if a job holds a single GPU of the node, the pod is not scheduled, and
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from clusterproof.plugins.catalog.kubernetes import perf_huge_pages, perf_requests
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.collectors.k8s_pods import ACCELERATORS
 from clusterproof.plugins.kubernetes.nodes import ApiNode, quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
@@ -26,6 +28,9 @@ DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
 HUGE_PAGES = "hugepages-2Mi"
 SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether the device plugin shares GPUs
 WHOLE = ("", "none")
+PRODUCT = "nvidia.com/gpu.product"  # a label: of GPUs that are divided alike, also the part
+PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
+CLAIM = "resource claim"
 OVER = ("Succeeded", "Failed")  # phases of pods that no longer hold anything
 MEMORY = "/dev/shm"
 
@@ -47,6 +52,15 @@ def why_not_whole(node: ApiNode) -> str:
     shared = node.labels.get(SHARING, "")
     if shared not in WHOLE:
         return f"its GPUs are shared ({SHARING}={shared}); expected whole ones, which a pod has to itself"
+    divided = [
+        f"{count} {name}"
+        for name in sorted(node.capacity)
+        if name.startswith(PARTS) and (count := _count(node.capacity, name))
+    ]
+    product = node.labels.get(PRODUCT, "")
+    divided += [f"{PRODUCT}={product}"] if "-MIG-" in product else []
+    if divided:
+        return f"its GPUs are divided ({', '.join(divided)}); expected whole ones, which a pod has to itself"
     short = [
         f"{_count(node.allocatable, name)} of {count} {name}"
         for name, count in devices_of(node).items()
@@ -57,19 +71,24 @@ def why_not_whole(node: ApiNode) -> str:
 
 def allocated(node: ApiNode, pods: Iterable[Pod]) -> str:
     """The devices of a node that are taken, and by whose pods; empty if all are free."""
-    devices = devices_of(node)
-    holders: dict[str, dict[str, int]] = {name: {} for name in devices}
+    holders: dict[str, dict[str, int]] = defaultdict(dict)
     for pod in pods:
-        for name in devices if pod.phase not in OVER else ():
-            held = sum(
-                _count(container.requests, name) or _count(container.limits, name) for container in pod.containers
-            )
-            if held:
-                holders[name][f"{pod.namespace}/{pod.name}"] = held
+        held = {name: count for name, count in pod.devices.items() if name.startswith((*ACCELERATORS, EFA))}
+        for name, count in {**held, CLAIM: pod.claims}.items() if pod.phase not in OVER else ():
+            if count:
+                holders[name][f"{pod.namespace}/{pod.name}"] = count
     taken_devices = [
-        f"{sum(held.values())} of {devices[name]} {name} by {listed(held)}" for name, held in holders.items() if held
+        f"{_of_all(node, name, sum(held.values()))} by {listed(held)}" for name, held in sorted(holders.items())
     ]
     return f"taken: {'; '.join(taken_devices)}; expected all free" if taken_devices else ""
+
+
+def _of_all(node: ApiNode, name: str, count: int) -> str:
+    """`2 of 8 nvidia.com/gpu`: without the node's number if Kubernetes does not know it."""
+    if name == CLAIM:
+        return number_of(count, CLAIM)
+    there = _count(node.capacity, name)
+    return f"{count} of {there} {name}" if there else f"{count} {name}"
 
 
 def perf_pod(run: RunObjects, name: str, node: ApiNode, deadline_s: int) -> Mapping[str, Any]:

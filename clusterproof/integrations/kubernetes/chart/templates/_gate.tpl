@@ -20,6 +20,8 @@ affinity:
             - { key: k8s.amazonaws.com/accelerator, operator: DoesNotExist }
             - { key: karpenter.k8s.aws/instance-accelerator-count, operator: DoesNotExist }
             - { key: karpenter.k8s.aws/instance-gpu-count, operator: DoesNotExist }
+            - { key: eks.amazonaws.com/instance-gpu-count, operator: DoesNotExist }
+            - { key: kubernetes.azure.com/accelerator, operator: DoesNotExist }
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532

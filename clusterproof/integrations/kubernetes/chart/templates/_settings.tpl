@@ -5,7 +5,8 @@ EVERY: {{ .Values.everySeconds | quote }}
 {{- $options := list }}
 {{- with .Values.startupTaint }}{{ $options = append $options (printf "--k8s-startup-taint=%s" .) }}{{ end }}
 {{- with .Values.evidence.volume }}{{ $options = append $options "--k8s-evidence=/evidence" }}{{ end }}
-{{- if eq .Values.mode "taint" }}{{ with .Values.maxTainted }}{{ $options = append $options (printf "--k8s-max-tainted=%s" .) }}{{ end }}{{ end }}
+{{- $most := ternary "" (toString .Values.maxTainted) (kindIs "invalid" .Values.maxTainted) }}{{/* 0 is no default */}}
+{{- if and $most (eq .Values.mode "taint") }}{{ $options = append $options (printf "--k8s-max-tainted=%s" $most) }}{{ end }}
 OPTIONS: {{ concat $options .Values.options | join " " | quote }}
 {{- end }}
 
