@@ -39,7 +39,7 @@ class Joined(argparse.Action):
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _flag: Any = None) -> None:
         """Append a value."""
         before = getattr(namespace, self.dest, None)
-        setattr(namespace, self.dest, f"{before},{values}" if before else values)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
 
 
 GROUPS: dict[str, tuple[Option, ...]] = {
