@@ -44,6 +44,10 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
         (["--cluster", "local", "--host-root", "rel"], "--host-root is 'rel'; expected a folder that begins with /"),
         (["--cluster", "local", "--policy", "nowhere.toml"], "nowhere.toml"),
         (["--cluster", "local", "--nodes", "other"], "--nodes: other is not in"),
+        (
+            ["--cluster", "local", "--expect", "gpus=8", "--expect", "gpus=4"],
+            "--expect 'gpus=8,gpus=4' gives gpus twice",
+        ),
         (["--cluster", "ssh:n[1-3]", "--exclude", "n[1-2]", "--exclude", "n3"], "--exclude"),
         (["--cluster", "local", "--for", "1s", "--record", "/dev/null/x"], "--record /dev/null/x: Not a directory"),
     ],
