@@ -112,9 +112,17 @@ def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     assert "DescribeCluster" in service.calls
 
 
-def test_a_word_close_to_a_kind_is_not_looked_up(service: Service) -> None:
-    assert "did you mean local?" in refused("lokal")
+@pytest.mark.parametrize("word", ["lokal", "Local", "local1"])
+def test_a_word_close_to_a_kind_is_not_looked_up(word: str, service: Service) -> None:
+    hint = "(did you mean local?); for a HyperPod cluster called so, give its ARN"
+    assert refused(word) == f"--cluster {word!r} is of no known kind {hint}"
     assert service.calls == []
+
+
+@pytest.mark.parametrize("name", ["gpu-demo", "local-1", "slurm-prod", "eks-ml"])
+def test_a_cluster_whose_name_has_a_kind_in_it_is_looked_up(name: str, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    assert refused(name).startswith(f"no HyperPod cluster {name!r} in us-west-2; there are ml-cluster; ")
 
 
 @pytest.mark.parametrize(

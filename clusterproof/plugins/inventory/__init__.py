@@ -17,7 +17,8 @@ OTHER_WORDS = {
     "hyperpod": " (did you mean the cluster's NAME alone?)",
 }
 NOT_INVENTORIES = (".yaml", ".yml", ".json", ".ini", ".tml")
-AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
+BY_ARN = "for a HyperPod cluster called so, give its ARN"
+AS_FILE = f"the name is that of a file here; {BY_ARN}"
 
 
 def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
@@ -32,7 +33,8 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
         cluster = _resolve(FILE, text, options or {})
         return replace(cluster, notes=(*cluster.notes, AS_FILE)) if is_hyperpod(text) else cluster
-    if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
+    is_mistyped_kind = "-" not in text and nearest(text.lower(), [kind.word for kind in KINDS])  # no kind has a hyphen
+    if is_hyperpod(text) and not is_mistyped_kind:
         return _resolve(HYPERPOD, text, options or {})
     hint = _hint(text)
     expected = "" if "did you mean" in hint or "; expected" in hint else f"; expected {forms()}"
@@ -134,7 +136,7 @@ def _hint(text: str) -> str:
     word, colon, _ = text.partition(":")
     guess = OTHER_WORDS.get(word.lower(), "") or nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:
-        return f" is of no known kind{guess}"
+        return f" is of no known kind{guess}{f'; {BY_ARN}' if is_hyperpod(text) else ''}"
     try:
         expand(text.rpartition("@")[2])
     except NodesetError:
