@@ -202,6 +202,21 @@ def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_ther
     assert message in means.detail
 
 
+@pytest.mark.long
+def test_slurm_is_there_where_only_the_backup_controller_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = [f"ip-10-0-0-{number}.us-west-2.compute.internal" for number in (11, 12)]
+    answer = f"Slurmctld(primary) at {hosts[0]} is DOWN\nSlurmctld(backup) at {hosts[1]} is UP"
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["doctor"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"ok slurm: {' '.join(answer.split())} " in shown
+
+
 def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None:
     def refuse() -> str:
         raise ClusterproofError("no AWS credentials here")

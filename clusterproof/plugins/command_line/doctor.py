@@ -19,7 +19,7 @@ from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_file
 
 ANSWER_S = 10.0  # for a Slurm command
-MAX_ANSWER = 100  # characters of its output that are shown
+MAX_ANSWER = 300  # characters of its output that are shown
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's default keys, in the order in which it tries them
 
 
@@ -106,7 +106,8 @@ def check_slurm(ping: Callable[[], str | None]) -> Reach:
     if answer is None:
         return Reach("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
     answers = answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s"
-    is_up = " is UP" in answer
+    is_up = " is UP" in answer  # of a backup too
+    answers = answers if len(answers) <= MAX_ANSWER else f"{answers[:MAX_ANSWER]}…"
     return Reach("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
 
 
@@ -158,4 +159,4 @@ def _scontrol_ping() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     output = done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
-    return " ".join(output.split())[:MAX_ANSWER]
+    return " ".join(output.split())
