@@ -85,6 +85,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("capture:", "names no folder"),
         ("capture:/nowhere", "no such file or folder; expected a folder of files"),
         ("capture:/\0", "no such file or folder"),
+        ("capture:~nosuchuser/x", "no such file or folder"),
         ("/nowhere.toml", "No such file or directory; expected an inventory"),
     ],
 )

@@ -80,6 +80,15 @@ def read_whole(
     return content
 
 
+def in_home(path: str | PathLike[str]) -> str:
+    """The path with `~` or `~user` in front replaced by that user's home folder; pathlib's raises if there is none.
+
+    Then it leads to where nothing is: `~nobody/x` in the working folder would be anybody's.
+    """
+    expanded = os.path.expanduser(path)
+    return f"/{expanded}" if expanded.startswith("~") else expanded
+
+
 def path_exists(path: str | PathLike[str]) -> bool:
     """Whether a path exists and the caller may look at it; pathlib's raises on denied access before Python 3.14."""
     return os.path.exists(path)

@@ -14,7 +14,7 @@ from typing import Any
 from clusterproof.plugins.captures import NoCaptureError, node_name
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user
-from clusterproof.plugins.core.opened import opened
+from clusterproof.plugins.core.opened import in_home, opened
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.kubernetes.access import SETTING as OF_KUBERNETES
@@ -64,7 +64,7 @@ def _ssh_settings(ssh: Table, folder: Path) -> dict[str, str]:
 
 
 def _existing(ssh: Table, key: str, folder: Path) -> Path:
-    path = folder / Path(ssh.text(key)).expanduser()
+    path = folder / in_home(ssh.text(key))
     try:
         opened(path).close()
     except OSError as problem:
@@ -196,7 +196,7 @@ def capture(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The nodes whose outputs are in a folder or a file. Raises InventoryError."""
     if not rest:
         raise InventoryError(f"--cluster 'capture:' names no folder; expected capture:PATH, {FORM}")
-    path = Path(rest).expanduser()
+    path = Path(in_home(rest))
     from clusterproof.plugins.captures.collection import read_layout  # many formats: only captures need them
     from clusterproof.plugins.captures.several import is_of_kubernetes
 
