@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from clusterproof.plugins.accept import command as accept
 from clusterproof.plugins.accept import return_to_service
 from clusterproof.plugins.aws import AwsError
+from clusterproof.plugins.command_line.overview import short_help
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
 from clusterproof.plugins.inventory import hyperpod, narrow, resolve, with_expectations
+from clusterproof.plugins.options.table import GROUPS
 from tests.inventory.refused import refusal, written
 
 # Kinds
@@ -218,6 +221,12 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
         ("p4d.24xlarge", {"efa": 4, "nvlinks": 12}),
     ]
     assert with_expectations(inventory) == inventory
+
+
+def test_the_help_of_what_outranks_the_inventory_says_so() -> None:
+    words = {option.flag: option.words for group in GROUPS.values() for option in group}
+    assert all("outranks" in words[flag] for flag in ("--instance-type", "--expect"))
+    assert re.search("--expect .* outranks", short_help())
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--exclude", "leave out these nodes", {"metavar": "NODESET", "action": Joined}),
         Option(
             "--instance-type",
-            "the instance type of every node, if nothing else reports it",
+            "the instance type of every node; outranks what the inventory and the node report",
             {"metavar": "TYPE"},
         ),
         Option(

@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_node_options(parser: argparse.ArgumentParser) -> None:
     """How nodes are reached, and what they are expected to be."""
-    parser.add_argument("--instance-type", default="", metavar="TYPE", help="if nothing else reports it")
+    parser.add_argument("--instance-type", default="", metavar="TYPE", help="of every node; outranks others")
     help_text = "what every node must have, e.g. gpus=8,efa=32"
     parser.add_argument("--expect", action=Joined, metavar="K=N,…", help=help_text)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
