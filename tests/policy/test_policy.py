@@ -18,6 +18,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy import find_policy, policy_as_written, read_policy, refuse_empty
+from clusterproof.plugins.suite.plugin import changes
 from clusterproof.reports.to_do import to_do_line
 
 CHECKS = Path(__file__).parents[2] / "checks"
@@ -89,6 +90,19 @@ def test_a_path_is_read_as_the_kernel_reports_it(tmp_path: Path) -> None:
         tmp_path, '[mounts]\nexpected = ["/fsx/", "//home//users", "/fsx", "/"]\ncheckpoints = ["/fsx/c/"]'
     )
     assert (policy.mounts, policy.checkpoints) == (("/fsx", "/home/users", "/"), ("/fsx/c",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[modules]\nlustre = 'loaded'", "expects 1 module in an image"),
+        ("[libraries]\n'libnccl.so.2' = 'whole'\n'libnccl-net.so' = 'absent'", "expects 2 libraries in an image"),
+        ("[services]\nnvidia-persistenced = 'active'", "expects 1 service in an image"),
+        ("[sizes]\nmemory_gib = '> 1'", "expects 1 size in an image"),
+    ],
+)
+def test_the_header_says_what_a_manifest_expects(tmp_path: Path, text: str, said: str) -> None:
+    assert list(changes(policy_of(tmp_path, text))) == [said]
 
 
 def test_its_own_file_stands_before_the_projects(tmp_path: Path) -> None:
