@@ -99,6 +99,13 @@ def test_a_cluster_that_is_not_there_is_one_line_with_those_that_are(service: Se
     )
 
 
+def test_of_many_clusters_a_few_are_named_and_the_rest_counted(service: Service) -> None:
+    with_cluster(service, WORKERS)
+    names = [f"ml-{number:02}" for number in range(1, 31)]
+    service.serves("ListClusters", lambda _: {"ClusterSummaries": [{"ClusterName": name} for name in names]})
+    assert f"there are {', '.join(names[:8])}, and 22 more; for a host" in refused("research")
+
+
 def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user, within
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
@@ -97,7 +98,7 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
     partitions = {partition.name: partition for partition in cluster.partitions}
     default = next((name for name, partition in partitions.items() if partition.is_default), "")
     if not rest and not default:
-        raise InventoryError(f"{shown}: no partition is the default; expected one of {', '.join(partitions):.200}")
+        raise InventoryError(f"{shown}: no partition is the default; expected one of {listed(partitions)}")
     name = rest or default
     if name in partitions:
         return name, [node for node in nodes.values() if name in node.partitions]
@@ -110,7 +111,7 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
             raise
         hint = nearest(name, list(partitions))
         raise InventoryError(
-            f"{shown} is neither a partition nor a node{hint}; expected one of {', '.join(partitions):.200}"
+            f"{shown} is neither a partition nor a node{hint}; expected one of {listed(partitions)}"
         ) from None
 
 
