@@ -50,12 +50,17 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if options.get("include_drained"):
         settings["beside"] = "ssh"
     left = [node for node in nodes if node not in kept]
+    others = jobs.other_components_of(name.removeprefix("job:")) if name.startswith("job:") else ()
+    not_validated = [
+        *([_left_out(left)] if left else []),
+        *([f"the other components of this heterogeneous job, {listed(others)}"] if others else []),
+    ]
     return Cluster(
         f"slurm:{name}",
         "ssh" if via == "nodes" else "srun",
         tuple(_target(node) for node in kept),
         settings,
-        notes=(f"not validated: {_left_out(left)}",) if left else (),
+        notes=tuple(f"not validated: {what}" for what in not_validated),
         is_part=len(kept) < len(cluster.nodes),
     )
 
