@@ -98,6 +98,10 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
         ("[ssh]\nport = 22.5", "port is a number with a fraction; expected a whole number"),
         ("[ssh]\nport = 0", "port is 0; expected 1 to 65535"),
         ("[ssh]\nidentity_file = 'none'", "none: No such file or directory; expected a file"),
+        (
+            "[cluster]\nconnection = 'local'\n[[group]]\nnodes = 'gpu[1-3]'",
+            "[cluster]: connection is local, which is this machine, and 3 nodes are named; expected one node, or",
+        ),
         ("[ssh]\nidentity_file = '~nosuchuser/key'", "~nosuchuser/key: No such file or directory; expected a file"),
         ("[ssh]\naccept_new_host_keys = 'yes'", "is text; expected true or false"),
         ("", "has no nodes; expected a [[group]] with nodes"),

@@ -38,7 +38,13 @@ def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     name = head.text("name", default=path.stem)
     connection = _connection(head)
     settings = _ssh_settings(table.table("ssh"), path.parent)
-    return Cluster(name, connection, _targets(table), settings)
+    targets = _targets(table)
+    if connection == "local" and len(targets) > 1:
+        raise InventoryError(
+            f"{head.where}: connection is local, which is this machine, and {len(targets):,} nodes are named; expected "
+            'one node, or connection = "ssh"'
+        )
+    return Cluster(name, connection, targets, settings)
 
 
 def _connection(head: Table) -> str:
