@@ -230,7 +230,7 @@ def test_a_stopped_instance_is_left_out_and_noted(service: Service, by_tag: bool
     client(service, "ec2").terminate_instances(InstanceIds=ids[2:])
     cluster = resolve("ec2:tag:Name=gpu" if by_tag else f"ec2:{','.join(ids[:2])}")
     assert [target.name for target in cluster.targets] == ["gpu"]
-    assert cluster.notes == ("not validated: 1 that do not run",)
+    assert cluster.notes == (f"not validated: 1 that do not run ({ids[0]} is stopped)",)
 
 
 @pytest.mark.parametrize(
