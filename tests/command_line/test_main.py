@@ -171,6 +171,12 @@ def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
     assert (hosts.is_there, hosts.detail) == (True, "1 host key in ~/.ssh/known_hosts")
 
 
+def test_host_keys_that_the_system_keeps_for_all_users_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "ssh_known_hosts").write_text("gpu* ssh-ed25519 AAAA\n")
+    _, hosts = check_ssh({}, tmp_path / "home", tmp_path)
+    assert (hosts.is_there, hosts.detail) == (True, "1 host key in /etc/ssh/ssh_known_hosts")
+
+
 def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
     ssh = tmp_path / ".ssh"
     ssh.mkdir()
