@@ -46,6 +46,12 @@ address = "fe80::1%eth0"
 # FILE.toml
 
 
+def test_groups_without_names_are_two_groups(tmp_path: Path) -> None:
+    text = '[[group]]\nnodes = "gpu[1-2]"\n[[group]]\nnodes = "login1"\n[[group]]\nname = "cpu"\nnodes = "cpu1"\n'
+    groups = {target.name: target.group for target in resolve(written(tmp_path, text)).targets}
+    assert groups == {"gpu1": "group 1", "gpu2": "group 1", "login1": "group 2", "cpu1": "cpu"}
+
+
 def test_an_inventory_file_says_everything(tmp_path: Path) -> None:
     for name in ("key", "ssh_config", "known_hosts"):
         (tmp_path / name).touch()

@@ -81,13 +81,16 @@ def _existing(ssh: Table, key: str, folder: Path) -> Path:
 def _targets(table: Table) -> tuple[Target, ...]:
     nodes = table.table("node")
     targets: dict[str, Target] = {}
-    for group in table.tables("group"):
+    groups = table.tables("group")
+    are_told_apart = sum("name" not in group.values for group in groups) < 2  # one is, by having no name
+    for number, group in enumerate(groups, start=1):
         group.only("name", "nodes", *_OF_A_NODE)
         shared = _of_a_node(group)
+        called = group.text("name") or ("" if are_told_apart else f"group {number}")
         for name in _names(group):
             if name in targets:
                 raise InventoryError(f"{group.where} has the node {name}, which is in another group; expected it once")
-            targets[name] = Target(name=name, group=group.text("name"), **shared)
+            targets[name] = Target(name=name, group=called, **shared)
     if not targets:
         raise InventoryError(f"{table.where} has no nodes; expected a [[group]] with nodes")
     for name in nodes.values:
