@@ -210,10 +210,13 @@ def test_instances_are_found_by_their_ids(service: Service) -> None:
     assert [target.name for target in cluster.targets] == ids[:2]  # all are called gpu
 
 
-def test_a_recording_of_an_instance_whose_name_has_two_lines_is_read_back(service: Service, tmp_path: Path) -> None:
-    launched(service, 1, Name="gpu\n 1 ")
+@pytest.mark.parametrize(("name", "shown"), [("gpu\n 1 ", "gpu 1"), ("gpu\u200b1\x9b2J", "gpu\\u200b1\\x9b2J")])
+def test_a_recording_of_an_instance_with_an_odd_name_is_read_back(
+    name: str, shown: str, service: Service, tmp_path: Path
+) -> None:
+    launched(service, 1, Name=name)
     write_cluster(tmp_path, resolve("ec2:tag:Name=gpu*"))
-    assert [target.name for target in resolve(f"replay:{tmp_path}").targets] == ["gpu 1"]
+    assert [target.name for target in resolve(f"replay:{tmp_path}").targets] == [shown]
 
 
 def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place(service: Service) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.aws.resources import AT_ONCE, portions, reserved
 from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryError, Target
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, printable
 
 INSTANCE = re.compile(INSTANCE_ID)
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
@@ -92,7 +92,7 @@ def _target(instance: Mapping[str, Any]) -> Target:
     tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
     dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
     return Target(
-        name=" ".join(tags.get("Name", "").split()) or dns or str(instance["InstanceId"]),
+        name=printable(" ".join(tags.get("Name", "").split())) or dns or str(instance["InstanceId"]),
         address=str(instance["InstanceId"]),
         group=tags.get("aws:autoscaling:groupName", ""),
         instance_type=str(instance.get("InstanceType", "")),
