@@ -18,7 +18,7 @@ from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.runner import Acceptance
 from clusterproof.plugins.accept.state import AcceptanceState
-from clusterproof.plugins.accept.verdicts import ClusterVerdict
+from clusterproof.plugins.accept.verdicts import NOTED, ClusterVerdict
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of, printable
@@ -60,6 +60,8 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         _signature(b"", option.sign)  # an unusable key is better reported before the stages than after them
     folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
+    for note in cluster.notes:
+        _print(f"{NOTED}{printable(note, len(note))}")
     try:
         stopped = made.go_on(again, _print)
     except KeyboardInterrupt:
@@ -138,6 +140,7 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     """The plan: the order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
+    yield from (f"{NOTED}{printable(note, len(note))}" for note in cluster.notes)
     if plan.options:
         yield f"each run with {printable(shlex.join(plan.options))}"
     if plan.bought.get("nodes", count) != count:

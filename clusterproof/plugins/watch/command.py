@@ -245,6 +245,8 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
         with view, sinks, end or nullcontext():
             _open(sinks, recording, option)
             view.message(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
+            for note in cluster.notes:
+                view.message(printable(f"the inventory: {note}"))
             if before:
                 sinks.states_changed(names)
                 view.message(f"still open from before, not reported again: {before} ({option.record}/{CHANGES_FILE})")
