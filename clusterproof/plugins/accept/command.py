@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.page import page
-from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
+from clusterproof.plugins.accept.plan import AcceptancePlan, options_of, plan_of
 from clusterproof.plugins.accept.population import declared
 from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
@@ -25,7 +25,7 @@ from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import keep_private
-from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory import resolve, settings_in
 from clusterproof.plugins.options.table import Joined
 from clusterproof.reports.formats import write_whole
 from clusterproof.reports.run_folder import safe_name
@@ -46,13 +46,14 @@ def accept(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def _accept(option: argparse.Namespace) -> tuple[int, str]:
-    cluster = resolve(option.cluster)
+    plan_file = Path(option.plan) if option.plan else None
+    cluster = resolve(option.cluster, settings_in(options_of(plan_file)))
     kind = CONNECTIONS.get(cluster.connection)
     if kind and not kind.is_live:
         raise InventoryError(
             f"{option.cluster!r:.120} is a recording or capture; expected nodes that can be measured now"
         )
-    plan = plan_of(Path(option.plan) if option.plan else None, cluster)
+    plan = plan_of(plan_file, cluster)
     again = _again(option.again, cluster)
     if option.dry_run:
         return 0, "\n".join(_planned(plan, cluster)) + "\n"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
@@ -39,6 +40,19 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     hint = _hint(text)
     expected = "" if "did you mean" in hint or "; expected" in hint else f"; expected {forms()}"
     raise InventoryError(f"--cluster {text!r:.120}{hint}{expected}")
+
+
+def settings_in(words: Iterable[str]) -> dict[str, str]:
+    """What options of `clusterproof check` say about where the nodes are, and which count. Raises InventoryError."""
+    locating = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for flag in ("--region", "--profile", "--via"):
+        locating.add_argument(flag)
+    locating.add_argument("--include-drained", action="store_const", const="yes")
+    try:
+        option, _ = locating.parse_known_args([*words])
+    except argparse.ArgumentError as problem:
+        raise InventoryError(f"{problem.argument_name} has no value; {problem.message}") from None
+    return {name: value for name, value in vars(option).items() if value}
 
 
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
