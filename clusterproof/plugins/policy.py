@@ -70,15 +70,15 @@ def policy_as_written(named: str | None, folder: Path) -> tuple[str, dict[str, A
 
     Raises InventoryError.
     """
-    path = folder / named if named else folder / OWN_FILE
-    if named or is_file(path):
-        return read_text(path, "a policy (docs/policy.md)", MAX_BYTES), _toml(path)
-    return "", _toml(folder / PYPROJECT)["tool"]["clusterproof"]
+    name = named or (OWN_FILE if is_file(folder / OWN_FILE) else PYPROJECT)
+    path = folder / name
+    is_shared = path.name == PYPROJECT
+    return "" if is_shared else read_text(path, "a policy (docs/policy.md)", MAX_BYTES), dict(_table(path).values)
 
 
 def read_policy(path: Path) -> Policy:
     """Read the policy in a file. Raises InventoryError."""
-    return _policy(Table(path.name, _toml(path)))
+    return _policy(_table(path))
 
 
 def refuse_empty(named: str, folder: Path) -> None:
@@ -86,8 +86,20 @@ def refuse_empty(named: str, folder: Path) -> None:
 
     A command line that names a policy expects it to be applied; a prolog continues with the catalogue.
     """
-    if not policy_as_written(named, folder)[0].strip():
+    text, record = policy_as_written(named, folder)
+    if not (text.strip() or record):
         raise InventoryError(f"{Path(named).name} is empty; expected a policy (docs/policy.md)")
+
+
+def _table(path: Path) -> Table:
+    """The table of a policy file: all of it, but of a pyproject.toml its own part. Raises InventoryError."""
+    record = _toml(path)
+    if path.name != PYPROJECT:
+        return Table(path.name, record)
+    tools = Table(PYPROJECT, record).table("tool").values
+    if "clusterproof" not in tools:
+        raise InventoryError(f"{PYPROJECT} has no [tool.clusterproof]; expected one")
+    return Table.of(f"{PYPROJECT} [tool.clusterproof]", tools["clusterproof"])
 
 
 def _toml(path: Path, *, is_own: bool = False) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept import command
 from clusterproof.plugins.accept.command import accept
 from clusterproof.plugins.accept.plan import plan_of
-from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.inventory import resolve
 from tests.accept.simulated import cluster_of, plan
 
 MISTAKES = (
@@ -190,3 +192,19 @@ def test_what_cannot_be_accepted_is_refused_in_one_line(words: tuple[str, ...], 
     status, text = accept(words)
     assert (status, text.count("\n")) == (4, 1)
     assert message in text
+
+
+def test_options_of_a_plan_that_say_where_the_nodes_are_hold_for_the_cluster_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def resolved(text: str, options: dict[str, str]) -> Cluster:
+        seen.append(options)
+        return resolve(text)
+
+    monkeypatch.setattr(command, "resolve", resolved)
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[options]\nregion = "eu-west-1"\ninclude-drained = true\nsudo = true\n')
+    assert command.accept(["ssh:n[1-2]", "--plan", str(plan), "--dry-run"])[0] == 0
+    assert seen == [{"region": "eu-west-1", "include_drained": "yes"}]

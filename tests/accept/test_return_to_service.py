@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept import return_to_service
 from clusterproof.plugins.accept.earlier import EarlierFinding
 from clusterproof.plugins.accept.return_to_service import (
     FIT,
@@ -20,6 +21,7 @@ from clusterproof.plugins.accept.return_to_service import (
     return_nodes,
 )
 from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
@@ -111,6 +113,23 @@ def test_a_node_that_failed_bears_no_load_and_the_steps_are_checks_of_their_own(
     assert "NOT FIT     gpu002\n            gpu.no_xid: 2; expected 0\n" in text
     assert "FIT         gpu003\n" in text
     assert text.endswith("1 of 2 nodes may have jobs again\n")
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_options_that_say_where_the_nodes_are_hold_for_the_nodes_named_too(
+    is_named: bool, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def resolved(text: str, options: dict[str, str]) -> Cluster:
+        seen.append(options)
+        return resolve(text)
+
+    monkeypatch.setattr(return_to_service, "resolve", resolved)
+    options = ["--include-drained", "--via=ssh:login1", "--region", "eu-west-1", "--sudo"] if is_named else ["--sudo"]
+    assert return_nodes([CLUSTER, "gpu001", *options], Launched())[0] == 0
+    given = {"region": "eu-west-1", "via": "ssh:login1", "include_drained": "yes"}
+    assert seen == [given if is_named else {}]
 
 
 def test_a_site_says_itself_what_loads_a_node() -> None:

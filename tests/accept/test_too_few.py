@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.accept.command import accept
+from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import report
 from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import of_nodes
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
 
@@ -95,6 +97,13 @@ def test_what_no_group_of_nodes_proves_is_said(
         [words] if words else []
     )
     assert any(line.startswith(OF_GROUPS) for line in of["left_out"]) is is_left_out
+
+
+def test_the_nodes_that_the_inventory_leaves_out_are_said_and_not_named_once_redacted(tmp_path: Path) -> None:
+    cluster = replace(cluster_of(NAMES[:2]), notes=("not validated: n9 (IDLE+DRAIN: fan)",))
+    made = report(acceptance(tmp_path, Nodes(), 'stages = ["inventory"]\n', cluster).state, [], "X", "")
+    assert made["not_covered"][0] == "the inventory: not validated: n9 (IDLE+DRAIN: fan)"
+    assert "n9" not in str(redacted(made, cluster))
 
 
 @pytest.mark.parametrize(("count", "limit"), [(8, 2), (8, 3), (2, 8)])

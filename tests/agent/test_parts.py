@@ -179,10 +179,10 @@ def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
     return {"probe": {}, "collectors": records}
 
 
-def after(record: dict[str, Any], bytes_within: int) -> dict[str, Any]:
+def after(record: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     """The collectors that result."""
-    text = fitted(record, bytes_within)
-    assert len(zlib.compress(text, 6)) <= bytes_within
+    text = fitted(record, max_bytes)
+    assert len(zlib.compress(text, 6)) <= max_bytes
     return dict(json.loads(text)["collectors"])
 
 

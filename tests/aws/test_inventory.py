@@ -99,6 +99,13 @@ def test_a_cluster_that_is_not_there_is_one_line_with_those_that_are(service: Se
     )
 
 
+def test_of_many_clusters_a_few_are_named_and_the_rest_counted(service: Service) -> None:
+    with_cluster(service, WORKERS)
+    names = [f"ml-{number:02}" for number in range(1, 31)]
+    service.serves("ListClusters", lambda _: {"ClusterSummaries": [{"ClusterName": name} for name in names]})
+    assert f"there are {', '.join(names[:8])}, and 22 more; for a host" in refused("research")
+
+
 def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,9 +119,17 @@ def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     assert "DescribeCluster" in service.calls
 
 
-def test_a_word_close_to_a_kind_is_not_looked_up(service: Service) -> None:
-    assert "did you mean local?" in refused("lokal")
+@pytest.mark.parametrize("word", ["lokal", "Local", "local1"])
+def test_a_word_close_to_a_kind_is_not_looked_up(word: str, service: Service) -> None:
+    hint = "(did you mean local?); for a HyperPod cluster called so, give its ARN"
+    assert refused(word) == f"--cluster {word!r} is of no known kind {hint}"
     assert service.calls == []
+
+
+@pytest.mark.parametrize("name", ["gpu-demo", "local-1", "slurm-prod", "eks-ml"])
+def test_a_cluster_whose_name_has_a_kind_in_it_is_looked_up(name: str, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    assert refused(name).startswith(f"no HyperPod cluster {name!r} in us-west-2; there are ml-cluster; ")
 
 
 @pytest.mark.parametrize(
@@ -195,10 +210,13 @@ def test_instances_are_found_by_their_ids(service: Service) -> None:
     assert [target.name for target in cluster.targets] == ids[:2]  # all are called gpu
 
 
-def test_a_recording_of_an_instance_whose_name_has_two_lines_is_read_back(service: Service, tmp_path: Path) -> None:
-    launched(service, 1, Name="gpu\n 1 ")
+@pytest.mark.parametrize(("name", "shown"), [("gpu\n 1 ", "gpu 1"), ("gpu\u200b1\x9b2J", "gpu\\u200b1\\x9b2J")])
+def test_a_recording_of_an_instance_with_an_odd_name_is_read_back(
+    name: str, shown: str, service: Service, tmp_path: Path
+) -> None:
+    launched(service, 1, Name=name)
     write_cluster(tmp_path, resolve("ec2:tag:Name=gpu*"))
-    assert [target.name for target in resolve(f"replay:{tmp_path}").targets] == ["gpu 1"]
+    assert [target.name for target in resolve(f"replay:{tmp_path}").targets] == [shown]
 
 
 def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place(service: Service) -> None:
@@ -215,7 +233,7 @@ def test_a_stopped_instance_is_left_out_and_noted(service: Service, by_tag: bool
     client(service, "ec2").terminate_instances(InstanceIds=ids[2:])
     cluster = resolve("ec2:tag:Name=gpu" if by_tag else f"ec2:{','.join(ids[:2])}")
     assert [target.name for target in cluster.targets] == ["gpu"]
-    assert cluster.notes == ("not validated: 1 that do not run",)
+    assert cluster.notes == (f"not validated: 1 that do not run ({ids[0]} is stopped)",)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.clocks import by_command, by_steps
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.report import text
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.inventory import slurm
+from clusterproof.plugins.transport.srun import COLLECTOR, JOBS
 from tests.case.files import SACCT, XID_79, case_of, written
 from tests.testbed.clock import set_clock, settable
 from tests.testbed.cluster import testbed
@@ -161,3 +164,23 @@ def test_a_node_that_says_no_time_has_no_clock(began: object, monkeypatch: pytes
     probe.read_nodes("ssh:n1", builder, ["n1"], None)
     assert builder.clocks == {}
     assert builder.missing[0].startswith("n1: its kernel log: ")
+
+
+def test_a_node_that_slurm_has_drained_since_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        {"name": name, "state": state, "partitions": "gpu", "features": "", "address": "", "reason": "Kill task failed"}
+        for name, state in (("gpu001", "IDLE+DRAIN"), ("gpu002", "IDLE"))
+    ]
+    partitions = [{"partition": "gpu", "state": "UP", "is_default": True}]
+    answers = {COLLECTOR: {"nodes": nodes, "partitions": partitions}, JOBS: {"jobs": [], "job": ""}}
+    collected = {name: Collected(Status.READ, value) for name, value in answers.items()}
+    monkeypatch.setattr(slurm, "ask_slurm", lambda *_: collected)
+    asked: list[str] = []
+
+    def gathered(cluster: Cluster) -> dict[str, NodeEvidence]:
+        asked.extend(target.name for target in cluster.targets)
+        return {name: NodeEvidence(name) for name in asked}
+
+    monkeypatch.setattr(probe, "_gathered", gathered)
+    probe.read_nodes("slurm:", CaseBuilder(), ["gpu001", "gpu002"], None)
+    assert asked == ["gpu001", "gpu002"]

@@ -73,6 +73,7 @@ def test_an_agent_expects_of_its_node_what_the_gate_is_told_and_leaves_the_rest_
     expected = told(f"--options={options}")
     assert (expected.expect, expected.instance_type) == ({"gpus": 8, "efa": 16}, "p5.48xlarge")
     assert told("--options=").expect == {"gpus": 4, "efa": 16}
+    assert told("--options=--expect=gpus=8 --expect=ib=8").expect == {"gpus": 8, "efa": 16, "ib": 8}
 
 
 def test_an_expectation_that_is_none_is_one_line(told: Callable[..., str]) -> None:

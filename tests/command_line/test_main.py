@@ -1,4 +1,4 @@
-"""The command `clusterproof`: its short help, `check`, `init` and `doctor`."""
+"""The command `clusterproof`: its short help, `check` and `init`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.command_line.doctor import check_aws, check_slurm, check_ssh, reaches
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.overview import short_help, shortest_help
 from clusterproof.plugins.command_line.subcommands import NAMES
-from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.policy import read_policy
@@ -145,76 +143,6 @@ def test_the_policy_of_init_is_understood_as_it_is_and_whole(form: Callable[[str
     path = tmp_path / "clusterproof.toml"
     path.write_text(form(template("clusterproof.toml")))
     assert bool(read_policy(path).expect) is (form is uncommented)
-
-
-# doctor
-
-
-@pytest.mark.long
-def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert max(map(len, printed)) <= 80
-    lines = [line for line in printed[2:] if not line.startswith(" ")]  # longer entries continue under their own column
-    assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "k8s:", "ec2:, asg:", "HyperPod"}
-    assert {line[:4].strip() for line in lines} <= {"ok", "--"}
-
-
-def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
-    ssh = tmp_path / ".ssh"
-    ssh.mkdir()
-    assert [means.is_there for means in check_ssh({}, tmp_path)] == [False, False]
-    (ssh / "id_ed25519").touch()
-    (ssh / "known_hosts").write_text("# none\n\ngpu001 ssh-ed25519 AAAA\n")
-    keys, hosts = check_ssh({}, tmp_path)
-    assert (keys.is_there, keys.detail) == (True, "keys: ~/.ssh/id_ed25519")
-    assert (hosts.is_there, hosts.detail) == (True, "1 host key in ~/.ssh/known_hosts")
-
-
-def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
-    ssh = tmp_path / ".ssh"
-    ssh.mkdir()
-    (ssh / "cluster.pem").touch()
-    (ssh / "config").write_text(
-        'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
-    )
-    assert next(check_ssh({}, tmp_path)).detail == "keys: ~/.ssh/cluster.pem"
-
-
-def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "config").write_text(f"IdentityFile /{'x' * 5000}\nIdentityFile=\n")
-    assert not next(check_ssh({}, tmp_path)).is_there
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_there", "message"),
-    [
-        (None, False, "no scontrol on PATH"),
-        ("", False, "did not answer"),
-        ("Slurmctld(primary) at head is UP", True, "is UP"),
-        ("Slurmctld(primary) at head is DOWN", False, "is DOWN"),
-    ],
-)
-def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_there: bool, message: str) -> None:
-    means = check_slurm(lambda: answer)
-    assert means.is_there is is_there
-    assert message in means.detail
-
-
-def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None:
-    def refuse() -> str:
-        raise ClusterproofError("no AWS credentials here")
-
-    assert check_aws(refuse).line == "--   ec2:, asg:   no AWS credentials here"
-
-
-@pytest.mark.long
-def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
-    for means in reaches({"PATH": ""}, tmp_path):
-        if means.serves in ("ssh:", "HyperPod"):
-            assert "; " in means.detail
-            assert not means.is_there
 
 
 @pytest.mark.parametrize(

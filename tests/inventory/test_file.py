@@ -46,6 +46,12 @@ address = "fe80::1%eth0"
 # FILE.toml
 
 
+def test_groups_without_names_are_two_groups(tmp_path: Path) -> None:
+    text = '[[group]]\nnodes = "gpu[1-2]"\n[[group]]\nnodes = "login1"\n[[group]]\nname = "cpu"\nnodes = "cpu1"\n'
+    groups = {target.name: target.group for target in resolve(written(tmp_path, text)).targets}
+    assert groups == {"gpu1": "group 1", "gpu2": "group 1", "login1": "group 2", "cpu1": "cpu"}
+
+
 def test_an_inventory_file_says_everything(tmp_path: Path) -> None:
     for name in ("key", "ssh_config", "known_hosts"):
         (tmp_path / name).touch()
@@ -99,6 +105,11 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
         ("[ssh]\nport = 0", "port is 0; expected 1 to 65535"),
         ("[ssh]\nidentity_file = '~nobody-here/key'", "~nobody-here/key: No such file or directory; expected a file"),
         ("[ssh]\nidentity_file = 'none'", "none: No such file or directory; expected a file"),
+        (
+            "[cluster]\nconnection = 'local'\n[[group]]\nnodes = 'gpu[1-3]'",
+            "[cluster]: connection is local, which is this machine, and 3 nodes are named; expected one node, or",
+        ),
+        ("[ssh]\nidentity_file = '~nosuchuser/key'", "~nosuchuser/key: No such file or directory; expected a file"),
         ("[ssh]\naccept_new_host_keys = 'yes'", "is text; expected true or false"),
         ("", "has no nodes; expected a [[group]] with nodes"),
         ("[group]\nnodes = 'a'", "group is a table; expected a list of tables"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
@@ -15,9 +16,13 @@ from hypothesis import strategies as st
 from clusterproof.plugins.accept import command as accept
 from clusterproof.plugins.accept import return_to_service
 from clusterproof.plugins.aws import AwsError
+from clusterproof.plugins.command_line.overview import short_help
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
-from clusterproof.plugins.inventory import hyperpod, narrow, resolve, with_expectations
+from clusterproof.plugins.inventory import hyperpod, narrow, resolve, slurm, with_expectations
+from clusterproof.plugins.options.table import GROUPS
+from clusterproof.plugins.transport.srun import COLLECTOR, JOBS
 from tests.inventory.refused import refusal, written
 
 # Kinds
@@ -85,6 +90,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("capture:", "names no folder"),
         ("capture:/nowhere", "no such file or folder; expected a folder of files"),
         ("capture:/\0", "no such file or folder"),
+        ("capture:~nosuchuser/x", "no such file or folder"),
         ("/nowhere.toml", "No such file or directory; expected an inventory"),
     ],
 )
@@ -135,6 +141,19 @@ def test_a_folder_that_is_called_like_a_hyperpod_cluster_is_said_to_be_one(
     with pytest.raises(InventoryError) as wrong:
         resolve("d")
     assert str(wrong.value) == f"--cluster 'd' is taken for a HyperPod cluster: no AWS region{ends}"
+
+
+def test_the_components_of_a_slurm_job_that_are_not_its_own_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"partitions": "all", "features": "", "state": "MIXED", "address": "", "reason": ""}
+    nodes = [{**node, "name": name} for name in ("cpu001", "gpu001")]
+    jobs = [["77+0", "77", "gpu001", "RUNNING"], ["77+1", "78", "cpu001", "RUNNING"]]
+    answers = {COLLECTOR: {"nodes": nodes, "partitions": []}, JOBS: {"jobs": jobs, "job": ""}}
+    monkeypatch.setattr(
+        slurm, "ask_slurm", lambda *_: {name: Collected(Status.READ, value) for name, value in answers.items()}
+    )
+    cluster = resolve("slurm:job:77")
+    assert [target.name for target in cluster.targets] == ["gpu001"]
+    assert cluster.notes == ("not validated: the other components of this heterogeneous job, 77+1",)
 
 
 @pytest.mark.parametrize("parser", [accept.parser, return_to_service.parser], ids=["accept", "return"])
@@ -217,6 +236,12 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
         ("p4d.24xlarge", {"efa": 4, "nvlinks": 12}),
     ]
     assert with_expectations(inventory) == inventory
+
+
+def test_the_help_of_what_outranks_the_inventory_says_so() -> None:
+    words = {option.flag: option.words for group in GROUPS.values() for option in group}
+    assert all("outranks" in words[flag] for flag in ("--instance-type", "--expect"))
+    assert re.search("--expect .* outranks", short_help())
 
 
 @pytest.mark.parametrize(

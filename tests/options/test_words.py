@@ -129,6 +129,10 @@ MISTAKES = [
     (("-m", "gpu and"), f"ERROR: -m 'gpu and': {_EXPECTED}; got end of input"),
     (("-k", "memlock and"), f"ERROR: -k 'memlock and': {_EXPECTED}; got end of input"),
     (("--nodes", ""), "ERROR: --nodes is empty; expected NODESET"),
+    (
+        ("--exclude", "", "--exclude", "gpu001"),
+        "ERROR: --exclude: ',gpu001' has a comma with no name beside it; expected the form gpu[001-016,020]",
+    ),
     (("--policy=",), "ERROR: --policy is empty; expected FILE"),
     (("--notify", ""), "ERROR: --notify is empty; expected URL"),
 ]

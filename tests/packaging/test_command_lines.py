@@ -112,6 +112,8 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
     ([*DEMO, "--connect-timeout", "inf"], "--connect-timeout is inf; expected at most 86400 s, a day"),
     ([*DEMO, "--probe-timeout", "1e10"], "--probe-timeout is 1e+10; expected at most 86400 s, a day"),
+    ([*DEMO, "--slurm-wait", "inf"], "--slurm-wait is inf; expected at most 86400 s, a day"),
+    ([*DEMO, "--pair-timeout", "inf"], "--pair-timeout is inf; expected at most 86400 s, a day"),
     ([*DEMO, "--meter-options", "'x"], "No closing quotation; expected words as a shell takes them"),
     ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
     ([*DEMO, "--in-container", "docker run -i x"], "--in-container without -m job: expected both"),

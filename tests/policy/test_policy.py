@@ -17,7 +17,8 @@ from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
-from clusterproof.plugins.policy import find_policy, read_policy
+from clusterproof.plugins.policy import find_policy, policy_as_written, read_policy, refuse_empty
+from clusterproof.plugins.suite.plugin import changes
 from clusterproof.reports.to_do import to_do_line
 
 CHECKS = Path(__file__).parents[2] / "checks"
@@ -91,6 +92,19 @@ def test_a_path_is_read_as_the_kernel_reports_it(tmp_path: Path) -> None:
     assert (policy.mounts, policy.checkpoints) == (("/fsx", "/home/users", "/"), ("/fsx/c",))
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[modules]\nlustre = 'loaded'", "expects 1 module in an image"),
+        ("[libraries]\n'libnccl.so.2' = 'whole'\n'libnccl-net.so' = 'absent'", "expects 2 libraries in an image"),
+        ("[services]\nnvidia-persistenced = 'active'", "expects 1 service in an image"),
+        ("[sizes]\nmemory_gib = '> 1'", "expects 1 size in an image"),
+    ],
+)
+def test_the_header_says_what_a_manifest_expects(tmp_path: Path, text: str, said: str) -> None:
+    assert list(changes(policy_of(tmp_path, text))) == [said]
+
+
 def test_its_own_file_stands_before_the_projects(tmp_path: Path) -> None:
     assert find_policy(None, tmp_path) is NO_POLICY
     (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
@@ -101,6 +115,17 @@ def test_its_own_file_stands_before_the_projects(tmp_path: Path) -> None:
     assert find_policy(None, tmp_path).expect == {"gpus": 8}
     (tmp_path / "named.toml").write_text("[expect]\ngpus = 2\n")
     assert find_policy("named.toml", tmp_path).expect == {"gpus": 2}
+
+
+def test_a_named_pyproject_is_read_as_one_that_is_found(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "x"\n[tool.clusterproof.expect]\ngpus = 4\n')
+    assert find_policy("pyproject.toml", tmp_path) == find_policy(None, tmp_path)
+    assert policy_as_written("pyproject.toml", tmp_path) == ("", {"expect": {"gpus": 4}})
+    refuse_empty("pyproject.toml", tmp_path)
+    project.write_text('[project]\nname = "x"\n')
+    with pytest.raises(InventoryError, match=r"^pyproject.toml has no \[tool.clusterproof\]; expected one$"):
+        find_policy("pyproject.toml", tmp_path)
 
 
 def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

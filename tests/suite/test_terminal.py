@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.result import INTERRUPTED, Finding, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.terminal import Evaluating, with_lesser
+from clusterproof.plugins.suite.terminal import Evaluating, cluster_lines, with_lesser
 from tests.builders.runs import ALONE_OR_NOT
 
 pytestmark = pytest.mark.any_user
@@ -163,3 +164,8 @@ def test_a_short_evaluation_shows_no_line() -> None:
     line.count()
     line.end()
     assert terminal.sent == []
+
+
+def test_what_an_inventory_notes_steers_no_terminal() -> None:
+    cluster = Cluster("slurm:gpu", "srun", (Target("gpu001"),), notes=("not validated: gpu002 (DOWN: fan\x1b[2J)",))
+    assert [*cluster_lines(cluster)][1:] == ["cluster: not validated: gpu002 (DOWN: fan\\x1b[2J)"]

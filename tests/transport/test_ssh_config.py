@@ -88,6 +88,18 @@ def test_a_users_file_that_others_may_write_is_refused_as_ssh_does(
         SshConfig.load()
 
 
+def test_the_home_of_nobody_has_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~nosuchuser").mkdir()
+    (tmp_path / "~nosuchuser" / "more").write_text("User theirs\n")
+    (tmp_path / "config").write_text("Include ~nosuchuser/more\nUserKnownHostsFile ~nosuchuser/more\nUser mine\n")
+    options = SshConfig.load(str(tmp_path / "config")).for_host("x").lookup("x")
+    assert options["user"] == "mine"
+    assert not known_hosts_files(options)[0].exists()
+    with pytest.raises(InventoryError, match="No such file or directory; expected a file that can be read"):
+        SshConfig.load("~nosuchuser/more")
+
+
 def test_an_include_of_itself_ends(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(f"Include {tmp_path}/config\nUser trainer\n")
     assert SshConfig.load(str(tmp_path / "config")).for_host("x").lookup("x")["user"] == "trainer"

@@ -169,6 +169,7 @@ def test_a_policy_that_others_may_write_is_ignored_and_that_is_said(folder: Path
     policy.chmod(0o666)
     output = run(folder, "check", "demo", *QUIET)
     assert f"{name} is ignored: it may be written by others; --policy {name} reads it all the same" in output
+    assert "policy: expects gpus=3" in run(folder, "check", "demo", *QUIET[1:], "--policy", name)
     policy.chmod(0o644)
     assert "ignored" not in run(folder, "check", "demo", *QUIET)
 

@@ -15,9 +15,11 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.kinds import CONNECTIONS
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, view
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, command, view
 from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, change_line, headline, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
@@ -44,6 +46,10 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
         (["--cluster", "local", "--host-root", "rel"], "--host-root is 'rel'; expected a folder that begins with /"),
         (["--cluster", "local", "--policy", "nowhere.toml"], "nowhere.toml"),
         (["--cluster", "local", "--nodes", "other"], "--nodes: other is not in"),
+        (
+            ["--cluster", "local", "--expect", "gpus=8", "--expect", "gpus=4"],
+            "--expect 'gpus=8,gpus=4' gives gpus twice",
+        ),
         (["--cluster", "ssh:n[1-3]", "--exclude", "n[1-2]", "--exclude", "n3"], "--exclude"),
         (["--cluster", "local", "--for", "1s", "--record", "/dev/null/x"], "--record /dev/null/x: Not a directory"),
     ],
@@ -89,6 +95,15 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
 def test_a_span_ends_it_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "--cluster", "local", "--every", "1", "--for", "1s"]) in (0, 1, 10)
     assert "samples: 1 node, " in capsys.readouterr().out
+
+
+def test_the_nodes_that_the_inventory_leaves_out_are_said_at_the_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "not validated: n9 (IDLE+DRAIN: fan)"
+    monkeypatch.setattr(command, "resolve", lambda *_: replace(resolve("local"), notes=(note,)))
+    main(["watch", "local", "--every", "1", "--for", "1s"])
+    assert capsys.readouterr().out.splitlines()[1][9:] == f"the inventory: {note}"
 
 
 def test_a_node_of_which_nothing_came_at_all_is_said_at_the_end_and_proves_nothing(

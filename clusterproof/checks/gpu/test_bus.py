@@ -171,7 +171,8 @@ def test_gpu_identity(node: Node) -> None:
 
     UUID and serial identify the hardware behind a finding, even after a node is replaced; every result includes them.
     Two GPUs that report the same value are one GPU seen twice, or have damaged firmware. Two nodes with the same GPUs
-    are one machine listed under two names. Values that most nodes of the group report are ignored.
+    are one machine listed under two names. Values that most nodes of the group report are ignored, unless those nodes
+    have the same boot ID too.
 
     Remedy (reset or reboot): Reboot the node. If two GPUs still report the same value, replace it. If one machine is
     listed under two names, correct the inventory.
@@ -194,13 +195,14 @@ def evaluate_machine(node: Node) -> None:
         max(2, len(node.group.nodes) * node.threshold("group.majority")),
     )
     known = [shared.get(uuid, ()) for uuid in uuids(node)]
-    of_others = [names for names in known if 1 < len(names) <= most]
+    one_machine = {node.name, *node.same_machine}
+    of_others = [names for names in known if len(names) > 1 and (len(names) <= most or {*names} <= one_machine)]
     others = sorted({name for names in of_others for name in names} - {node.name})
     if not others:
         return
     from clusterproof.plugins.core.nodeset import fold  # hardly ever
 
-    why = ", which has the same boot ID and so is the same machine" if {*others} <= {*node.same_machine} else ""
+    why = ", with the same boot ID, so the same machine" if {*others} <= {*node.same_machine} else ""
     seen = f"{len(of_others)} of {len(known)} GPUs are also reported by {fold(others)}{why}"
     concern_if(seen, f"{seen}; expected GPUs that no other node has")
 

@@ -68,7 +68,7 @@ def test_address_unique(node: Node) -> None:
     Compares MAC and IPv4 addresses of physical interfaces and bonds with the group's other nodes; the kernel itself
     reports a duplicate IPv6 address. With a duplicate, connections reach sometimes one node, sometimes the other.
     Addresses that most nodes of the group share are ignored: they belong to a network inside each machine, such as the
-    link to its BMC.
+    link to its BMC. Nodes that share all addresses and the boot ID are one machine.
 
     Remedy (fix configuration): Give each node its own address; look for a cloned disk with a static address, or a
     virtual machine that was started twice. If one machine is listed under two names, correct the inventory.
@@ -85,10 +85,13 @@ def test_address_unique(node: Node) -> None:
         not_applicable("no interface of this node has an address of its own")
     shared = node.group.shared("addresses", _unique)
     most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
-    ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
+    one_machine = {node.name, *node.same_machine}
+    sharing = {address: shared.get(address, ()) for address in sorted(naming.unique)}
+    is_one_for_all = all(len(names) > 1 and {*names} <= one_machine for names in sharing.values())
+    ours = {address: names for address, names in sharing.items() if is_one_for_all or 1 < len(names) <= most}
     seen = joined(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
-    is_one = all({*names} <= {node.name, *node.same_machine} for names in ours.values())
-    why = ", which has the same boot ID and so is the same machine" if is_one else ""
+    is_one = all({*names} <= one_machine for names in ours.values())
+    why = ", with the same boot ID, so the same machine" if is_one else ""
     concern_if(ours, f"{seen}{why}; expected {'two different machines' if is_one else 'each address on one node only'}")
 
 

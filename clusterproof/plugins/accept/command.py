@@ -12,20 +12,20 @@ from pathlib import Path
 
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.page import page
-from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
+from clusterproof.plugins.accept.plan import AcceptancePlan, options_of, plan_of
 from clusterproof.plugins.accept.population import declared
 from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.runner import Acceptance
 from clusterproof.plugins.accept.state import AcceptanceState
-from clusterproof.plugins.accept.verdicts import ClusterVerdict
+from clusterproof.plugins.accept.verdicts import NOTED, ClusterVerdict
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import keep_private
-from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory import resolve, settings_in
 from clusterproof.plugins.options.table import Joined
 from clusterproof.reports.formats import write_whole
 from clusterproof.reports.run_folder import safe_name
@@ -46,13 +46,14 @@ def accept(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def _accept(option: argparse.Namespace) -> tuple[int, str]:
-    cluster = resolve(option.cluster)
+    plan_file = Path(option.plan) if option.plan else None
+    cluster = resolve(option.cluster, settings_in(options_of(plan_file)))
     kind = CONNECTIONS.get(cluster.connection)
     if kind and not kind.is_live:
         raise InventoryError(
             f"{option.cluster!r:.120} is a recording or capture; expected nodes that can be measured now"
         )
-    plan = plan_of(Path(option.plan) if option.plan else None, cluster)
+    plan = plan_of(plan_file, cluster)
     again = _again(option.again, cluster)
     if option.dry_run:
         return 0, "\n".join(_planned(plan, cluster)) + "\n"
@@ -60,6 +61,8 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         _signature(b"", option.sign)  # an unusable key is better reported before the stages than after them
     folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
+    for note in cluster.notes:
+        _print(f"{NOTED}{printable(note, len(note))}")
     try:
         stopped = made.go_on(again, _print)
     except KeyboardInterrupt:
@@ -138,6 +141,7 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     """The plan: the order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
+    yield from (f"{NOTED}{printable(note, len(note))}" for note in cluster.notes)
     if plan.options:
         yield f"each run with {printable(shlex.join(plan.options))}"
     if plan.bought.get("nodes", count) != count:

@@ -71,10 +71,19 @@ class AcceptancePlan:
         return minutes(stage, self.options)
 
 
+def options_of(path: Path | None) -> tuple[str, ...]:
+    """The options that each run of a plan has; none without a file. Raises InventoryError."""
+    return tuple(option_words(_head(path).table("options")))
+
+
+def _head(path: Path | None) -> Table:
+    record = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
+    return Table(path.name if path else "the plan", record)
+
+
 def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     """The plan in a file, completed for these nodes; without a file the default. Raises InventoryError."""
-    record = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
-    head = Table(path.name if path else "the plan", record)
+    head = _head(path)
     head.only(*TABLES)
     defaults = acceptance.defaults(kind_of(cluster))
     limits, errors = head.table("limits"), head.table("errors")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clusterproof.plugins.accept.report import Report
+from clusterproof.plugins.accept.verdicts import NOTED
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import expand, fold
@@ -29,6 +30,7 @@ def redacted(report: Report, cluster: Cluster) -> Report:
         "cluster": CLUSTER,
         "stopped": STOPPED if report["stopped"] else "",
         "plan": plan,
+        "not_covered": [f"{NOTED}{LEFT_OUT}" if row.startswith(NOTED) else row for row in report["not_covered"]],
         "bought": [{**line, "not_on": renamed.nodeset(line["not_on"])} for line in report["bought"]],
         "nodes": [renamed.node(node) for node in report["nodes"]],
         "left": [renamed.node(node) for node in report["left"]],

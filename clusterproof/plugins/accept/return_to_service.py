@@ -31,7 +31,7 @@ from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.record import as_json, record, replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory import resolve, settings_in
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.reports.history import HistoryError
 from clusterproof.reports.results import read_results
@@ -76,7 +76,7 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
     """The exit code and what to print. Raises SystemExit as argparse does."""
     option, more = parser().parse_known_args(arguments)
     try:
-        cluster = resolve(option.cluster)
+        cluster = resolve(option.cluster, settings_in(more))
         kind = CONNECTIONS.get(cluster.connection)
         if kind and not kind.is_live:
             raise InventoryError(

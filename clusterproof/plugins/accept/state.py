@@ -43,6 +43,7 @@ class AcceptanceState:
         self.plan = plan
         self.places = {target.name: target.group for target in cluster.targets}
         self.nodes = tuple(self.places)
+        self.notes = cluster.notes  # such as nodes that the inventory leaves out
         self.runs: dict[str, Counter[str]] = defaultdict(Counter)  # runs by stage and node
         self.numbers: Counter[str] = Counter()  # runs by stage
         self.seen: dict[str, NodeRun] = {}

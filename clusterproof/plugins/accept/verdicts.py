@@ -14,12 +14,14 @@ from clusterproof.plugins.accept.sequential import Decision
 from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 MAX_REASONS = 20
+NOTED = "the inventory: "  # stands before what the inventory notes, such as nodes that it leaves out
 MAX_SERIALS = 4  # serial numbers that are shown
 
 
@@ -201,6 +203,7 @@ def left_out(state: AcceptanceState) -> Iterator[str]:
 
 def not_covered(state: AcceptanceState) -> Iterator[str]:
     """What this acceptance does not prove, in words."""
+    yield from (f"{NOTED}{printable(note, len(note))}" for note in state.notes)
     yield from left_out(state)
     largest = state.plan.largest_group(len(state.nodes))
     if COLLECTIVES in {stage.name for stage in state.plan.stages} and 0 < largest < len(state.nodes):

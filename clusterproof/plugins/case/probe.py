@@ -27,7 +27,7 @@ SOURCE = "asked"
 
 def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended: float | None) -> None:
     """Add the evidence of a job's nodes, or why there is none. Raises CaseError."""
-    cluster = resolve(named)
+    cluster = resolve(named, {"include_drained": "yes"})  # as the node at fault mostly is by now
     chosen = [target for target in cluster.targets if label(target.name) in of_job]
     absent = sorted(set(of_job).difference(label(target.name) for target in chosen))
     if absent:

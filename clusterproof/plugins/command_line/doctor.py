@@ -19,7 +19,8 @@ from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_file
 
 ANSWER_S = 10.0  # for a Slurm command
-MAX_ANSWER = 100  # characters of its output that are shown
+MAX_ANSWER = 300  # characters of its output that are shown
+_SYSTEM = Path("/etc/ssh")  # OpenSSH's folder; many sites keep the host keys of a cluster there
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's default keys, in the order in which it tries them
 
 
@@ -73,18 +74,28 @@ def reaches(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
     yield Reach("HyperPod", plugin is not None, plugin or missing)
 
 
-def check_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
-    """Keys to offer, and host keys to believe."""
+def check_ssh(environment: Mapping[str, str], home: Path, system: Path = _SYSTEM) -> Iterator[Reach]:
+    """Keys to offer, and host keys to believe: the user's and the system's, as OpenSSH reads them."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
     named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
     files = [name for name in dict.fromkeys(named) if is_file(name.replace("~", str(home), 1))]
     keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
     lacking = "no key in an agent, in ~/.ssh or its config; ssh-add one, or name it: identity_file in an inventory"
     yield Reach("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
-    lines = _text(home / ".ssh" / "known_hosts").splitlines()
-    hosts = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
-    unknown = "no host key in ~/.ssh/known_hosts; log in once by hand, or --accept-new-host-keys"
-    yield Reach("ssh:", hosts > 0, f"{number_of(hosts, 'host key')} in ~/.ssh/known_hosts" if hosts else unknown)
+    files_of_keys = {
+        "~/.ssh/known_hosts": home / ".ssh" / "known_hosts",
+        "~/.ssh/known_hosts2": home / ".ssh" / "known_hosts2",
+        "/etc/ssh/ssh_known_hosts": system / "ssh_known_hosts",
+        "/etc/ssh/ssh_known_hosts2": system / "ssh_known_hosts2",
+    }
+    counts = {name: _host_keys(file) for name, file in files_of_keys.items()}
+    there = [f"{number_of(count, 'host key')} in {name}" for name, count in counts.items() if count]
+    unknown = "no host key in ~/.ssh/known_hosts or /etc/ssh; log in once by hand, or --accept-new-host-keys"
+    yield Reach("ssh:", bool(there), ", ".join(there) or unknown)
+
+
+def _host_keys(file: Path) -> int:
+    return sum(bool(line.strip()) and not line.startswith("#") for line in _text(file).splitlines())
 
 
 def _identity_files(config: str) -> list[str]:
@@ -106,7 +117,8 @@ def check_slurm(ping: Callable[[], str | None]) -> Reach:
     if answer is None:
         return Reach("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
     answers = answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s"
-    is_up = " is UP" in answer
+    is_up = " is UP" in answer  # of a backup too
+    answers = answers if len(answers) <= MAX_ANSWER else f"{answers[:MAX_ANSWER]}…"
     return Reach("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
 
 
@@ -158,4 +170,4 @@ def _scontrol_ping() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     output = done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
-    return " ".join(output.split())[:MAX_ANSWER]
+    return " ".join(output.split())

@@ -23,6 +23,7 @@ from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, outcome_text, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.options import MAX_S, MIN_S
+from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile, report_for_ever
@@ -163,12 +164,13 @@ def _expected(options: str) -> tuple[Policy, Target]:
     Raises ClusterproofError for an invalid policy, InventoryError for invalid expectations.
     """
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--instance-type", "--expect", "--policy"):
+    for flag in ("--instance-type", "--policy"):
         of_gate.add_argument(flag, default="")
+    of_gate.add_argument("--expect", action=Joined)
     parsed, _ = of_gate.parse_known_args(options.split())
     policy = find_policy(parsed.policy, Path.cwd())
     cluster = Cluster("here", "local", (Target("here"),))
-    return policy, with_expectations(cluster, parsed.instance_type, parsed.expect, policy.expect).targets[0]
+    return policy, with_expectations(cluster, parsed.instance_type, parsed.expect or "", policy.expect).targets[0]
 
 
 def _over() -> threading.Event:

@@ -20,7 +20,7 @@ often used options
   --nodes NODESET, --exclude NODESET   only these nodes of X; but not these
   -m prolog | gpu | perf | …           by occasion, subsystem or owner; perf loads the hardware: only when named
   -k NAME                              checks by name
-  --expect gpus=8,efa=32               what every node must have, where nothing else reports it
+  --expect gpus=8,efa=32               what every node must have; outranks its instance type
   --policy FILE                        a site's thresholds, expectations and exceptions; ./clusterproof.toml by itself
   --since 24h                          what counts of the kernel log (default: all of this boot)
   --sudo                               ask sudo -n for what only root may read

@@ -42,13 +42,6 @@ class Budget:
             raise OSError(errno.EFBIG, f"with it more than {self.most_bytes:,} bytes were read in all")
 
 
-def expanded(path: str | PathLike[str]) -> Path:
-    """A path with its `~` replaced; that of a user who does not exist stays, as in a shell: there is no such file."""
-    from pathlib import Path  # would cost an import before each job
-
-    return Path(os.path.expanduser(path))  # that of pathlib raises RuntimeError for that user
-
-
 def opened(path: str | PathLike[str], below: str | PathLike[str] | None = None) -> BinaryIO:
     """Open a regular file for reading. Raises OSError.
 
@@ -85,6 +78,15 @@ def read_whole(
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"has more than {most_bytes:,} bytes", os.fspath(path))
     return content
+
+
+def in_home(path: str | PathLike[str]) -> str:
+    """The path with `~` or `~user` in front replaced by that user's home folder; pathlib's raises if there is none.
+
+    Then it leads to where nothing is: `~nobody/x` in the working folder would be anybody's.
+    """
+    expanded = os.path.expanduser(path)
+    return f"/{expanded}" if expanded.startswith("~") else expanded
 
 
 def path_exists(path: str | PathLike[str]) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
@@ -17,7 +18,8 @@ OTHER_WORDS = {
     "hyperpod": " (did you mean the cluster's NAME alone?)",
 }
 NOT_INVENTORIES = (".yaml", ".yml", ".json", ".ini", ".tml")
-AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
+BY_ARN = "for a HyperPod cluster called so, give its ARN"
+AS_FILE = f"the name is that of a file here; {BY_ARN}"
 
 
 def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
@@ -32,11 +34,25 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
         cluster = _resolve(FILE, text, options or {})
         return replace(cluster, notes=(*cluster.notes, AS_FILE)) if is_hyperpod(text) else cluster
-    if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
+    is_mistyped_kind = "-" not in text and nearest(text.lower(), [kind.word for kind in KINDS])  # no kind has a hyphen
+    if is_hyperpod(text) and not is_mistyped_kind:
         return _resolve(HYPERPOD, text, options or {})
     hint = _hint(text)
     expected = "" if "did you mean" in hint or "; expected" in hint else f"; expected {forms()}"
     raise InventoryError(f"--cluster {text!r:.120}{hint}{expected}")
+
+
+def settings_in(words: Iterable[str]) -> dict[str, str]:
+    """What options of `clusterproof check` say about where the nodes are, and which count. Raises InventoryError."""
+    locating = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for flag in ("--region", "--profile", "--via"):
+        locating.add_argument(flag)
+    locating.add_argument("--include-drained", action="store_const", const="yes")
+    try:
+        option, _ = locating.parse_known_args([*words])
+    except argparse.ArgumentError as problem:
+        raise InventoryError(f"{problem.argument_name} has no value; {problem.message}") from None
+    return {name: value for name, value in vars(option).items() if value}
 
 
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
@@ -134,7 +150,7 @@ def _hint(text: str) -> str:
     word, colon, _ = text.partition(":")
     guess = OTHER_WORDS.get(word.lower(), "") or nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:
-        return f" is of no known kind{guess}"
+        return f" is of no known kind{guess}{f'; {BY_ARN}' if is_hyperpod(text) else ''}"
     try:
         expand(text.rpartition("@")[2])
     except NodesetError:

@@ -11,6 +11,7 @@ from typing import Any
 from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.aws.resources import AT_ONCE, portions, reserved
 from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryError, Target
+from clusterproof.plugins.core.message import listed, printable
 
 INSTANCE = re.compile(INSTANCE_ID)
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
@@ -64,11 +65,15 @@ def _by_id(account: Account, ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
 
 def _cluster(name: str, account: Account, instances: list[Mapping[str, Any]]) -> Cluster:
     running = [instance for instance in instances if instance["State"]["Name"] == "running"]
-    stopped = len(instances) - len(running)
+    others = [
+        f"{instance['InstanceId']} is {instance['State']['Name']}"
+        for instance in instances
+        if instance["State"]["Name"] != "running"
+    ]
     if not running:
         raise InventoryError(f"{name:.80} in {account.region} has no running instance; expected at least one")
     targets = tuple(_target(instance) for instance in sorted(running, key=lambda data: str(data["InstanceId"])))
-    notes = (f"not validated: {stopped} that do not run",) if stopped else ()
+    notes = (f"not validated: {len(others)} that do not run ({listed(others)})",) if others else ()
     return Cluster(name, "ssm", named_apart(targets), {"region": account.region}, notes)
 
 
@@ -87,7 +92,7 @@ def _target(instance: Mapping[str, Any]) -> Target:
     tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
     dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
     return Target(
-        name=" ".join(tags.get("Name", "").split()) or dns or str(instance["InstanceId"]),
+        name=printable(" ".join(tags.get("Name", "").split())) or dns or str(instance["InstanceId"]),
         address=str(instance["InstanceId"]),
         group=tags.get("aws:autoscaling:groupName", ""),
         instance_type=str(instance.get("InstanceType", "")),

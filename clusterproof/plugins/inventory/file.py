@@ -14,7 +14,7 @@ from typing import Any
 from clusterproof.plugins.captures import NoCaptureError, node_name
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user
-from clusterproof.plugins.core.opened import expanded, opened
+from clusterproof.plugins.core.opened import in_home, opened
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.kubernetes.access import SETTING as OF_KUBERNETES
@@ -38,7 +38,13 @@ def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     name = head.text("name", default=path.stem)
     connection = _connection(head)
     settings = _ssh_settings(table.table("ssh"), path.parent)
-    return Cluster(name, connection, _targets(table), settings)
+    targets = _targets(table)
+    if connection == "local" and len(targets) > 1:
+        raise InventoryError(
+            f"{head.where}: connection is local, which is this machine, and {len(targets):,} nodes are named; expected "
+            'one node, or connection = "ssh"'
+        )
+    return Cluster(name, connection, targets, settings)
 
 
 def _connection(head: Table) -> str:
@@ -64,7 +70,7 @@ def _ssh_settings(ssh: Table, folder: Path) -> dict[str, str]:
 
 
 def _existing(ssh: Table, key: str, folder: Path) -> Path:
-    path = folder / expanded(ssh.text(key))
+    path = folder / in_home(ssh.text(key))
     try:
         opened(path).close()
     except OSError as problem:
@@ -75,13 +81,16 @@ def _existing(ssh: Table, key: str, folder: Path) -> Path:
 def _targets(table: Table) -> tuple[Target, ...]:
     nodes = table.table("node")
     targets: dict[str, Target] = {}
-    for group in table.tables("group"):
+    groups = table.tables("group")
+    are_told_apart = sum("name" not in group.values for group in groups) < 2  # one is, by having no name
+    for number, group in enumerate(groups, start=1):
         group.only("name", "nodes", *_OF_A_NODE)
         shared = _of_a_node(group)
+        called = group.text("name") or ("" if are_told_apart else f"group {number}")
         for name in _names(group):
             if name in targets:
                 raise InventoryError(f"{group.where} has the node {name}, which is in another group; expected it once")
-            targets[name] = Target(name=name, group=group.text("name"), **shared)
+            targets[name] = Target(name=name, group=called, **shared)
     if not targets:
         raise InventoryError(f"{table.where} has no nodes; expected a [[group]] with nodes")
     for name in nodes.values:
@@ -196,7 +205,7 @@ def capture(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The nodes whose outputs are in a folder or a file. Raises InventoryError."""
     if not rest:
         raise InventoryError(f"--cluster 'capture:' names no folder; expected capture:PATH, {FORM}")
-    path = expanded(rest)
+    path = Path(in_home(rest))
     from clusterproof.plugins.captures.collection import read_layout  # many formats: only captures need them
     from clusterproof.plugins.captures.several import is_of_kubernetes
 

@@ -11,6 +11,7 @@ from typing import Any
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.resources import instance_groups
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import is_folder
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.inventory.ec2 import named_apart
@@ -157,5 +158,5 @@ def _unknown(account: Account, text: str) -> str:
         known = [str(row["ClusterName"]) for row in account.listed("sagemaker", "list_clusters", "ClusterSummaries")]
     except AwsError:
         return f"{where}; for a host say ssh:{text:.80}"
-    there = f"there are {', '.join(known[:20])}" if known else "there is none"
+    there = f"there are {listed(known)}" if known else "there is none"
     return f"{where}{nearest(text, known)}; {there}; for a host say ssh:{text:.80}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user, within
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
@@ -49,12 +50,17 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if options.get("include_drained"):
         settings["beside"] = "ssh"
     left = [node for node in nodes if node not in kept]
+    others = jobs.other_components_of(name.removeprefix("job:")) if name.startswith("job:") else ()
+    not_validated = [
+        *([_left_out(left)] if left else []),
+        *([f"the other components of this heterogeneous job, {listed(others)}"] if others else []),
+    ]
     return Cluster(
         f"slurm:{name}",
         "ssh" if via == "nodes" else "srun",
         tuple(_target(node) for node in kept),
         settings,
-        notes=(f"not validated: {_left_out(left)}",) if left else (),
+        notes=tuple(f"not validated: {what}" for what in not_validated),
         is_part=len(kept) < len(cluster.nodes),
     )
 
@@ -97,7 +103,7 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
     partitions = {partition.name: partition for partition in cluster.partitions}
     default = next((name for name, partition in partitions.items() if partition.is_default), "")
     if not rest and not default:
-        raise InventoryError(f"{shown}: no partition is the default; expected one of {', '.join(partitions):.200}")
+        raise InventoryError(f"{shown}: no partition is the default; expected one of {listed(partitions)}")
     name = rest or default
     if name in partitions:
         return name, [node for node in nodes.values() if name in node.partitions]
@@ -110,7 +116,7 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
             raise
         hint = nearest(name, list(partitions))
         raise InventoryError(
-            f"{shown} is neither a partition nor a node{hint}; expected one of {', '.join(partitions):.200}"
+            f"{shown} is neither a partition nor a node{hint}; expected one of {listed(partitions)}"
         ) from None
 
 

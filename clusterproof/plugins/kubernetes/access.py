@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.aws import Account, AwsError
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 
@@ -58,8 +59,8 @@ def _kubeconfig() -> str:
 def _context(name: str) -> Any:
     known, _ = contexts()
     if name and name not in known:
-        there = f"expected one of {', '.join(known)}" if known else "the kubeconfig has none"
-        raise KubernetesError(f"no context is called {name!r:.120}{nearest(name, known)}; {there:.400}")
+        there = f"expected one of {listed(known)}" if known else "the kubeconfig has none"
+        raise KubernetesError(f"no context is called {name!r:.120}{nearest(name, known)}; {there}")
     configuration = _client("client").Configuration()
     try:
         with _logged() as errors:

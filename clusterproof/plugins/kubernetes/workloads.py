@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes import decoded
@@ -183,7 +184,6 @@ OVER = ("Complete", "Failed")  # conditions of a Job
 ENDED = ("Succeeded", "Failed")  # phases of a pod
 ABSENT_S = 60.0  # without a running pod: a controller that restarts a job has created others by then
 MAX_PLACES = 20_000
-SOME = 8  # names shown
 
 
 @record
@@ -209,9 +209,9 @@ def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[Pod]]:
     label = next((label for label in LABELS if any(pod.labels.get(label) == name for pod in there)), "")
     if not label:
         known = sorted({pod.labels[label] for pod in there for label in LABELS if label in pod.labels})
-        known_jobs = f"those of {', '.join(known[:SOME])} are there" if known else "there are none of any job"
+        known_jobs = f"those of {listed(known)} are there" if known else "there are none of any job"
         missing = f"no pod in the namespace {namespace} is of a job {name!r:.120}{nearest(name, known)}"
-        raise KubernetesError(f"{missing}: {known_jobs:.400}; expected {FORM}")
+        raise KubernetesError(f"{missing}: {known_jobs}; expected {FORM}")
     job = TrainingJob(namespace, name, label)
     alive = _alive(pod for pod in there if pod.labels.get(label) == name)
     if not alive:

@@ -61,6 +61,8 @@ def check_pair_options(option: Options) -> None:
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    if option.pair_timeout > MAX_S:
+        raise pytest.UsageError(f"--pair-timeout is {option.pair_timeout:g}; expected at most {MAX_S} s, a day")
     for flag, text in (
         ("--mpirun-options", option.mpirun_options),
         ("--srun-options", option.srun_options or ""),

@@ -39,7 +39,7 @@ class Joined(argparse.Action):
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _flag: Any = None) -> None:
         """Append a value."""
         before = getattr(namespace, self.dest, None)
-        setattr(namespace, self.dest, f"{before},{values}" if before else values)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
 
 
 GROUPS: dict[str, tuple[Option, ...]] = {
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--exclude", "leave out these nodes", {"metavar": "NODESET", "action": Joined}),
         Option(
             "--instance-type",
-            "the instance type of every node, if nothing else reports it",
+            "the instance type of every node; outranks what the inventory and the node report",
             {"metavar": "TYPE"},
         ),
         Option(

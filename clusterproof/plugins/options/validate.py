@@ -34,7 +34,7 @@ def check_options(option: Options) -> None:
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
-        if value is not None and flag.endswith("-timeout") and value > MAX_S:
+        if value is not None and flag.endswith(("-timeout", "-wait")) and value > MAX_S:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at most {MAX_S} s, a day")
     if option.ssm_output and not option.ssm_output.startswith("s3://"):
         raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")

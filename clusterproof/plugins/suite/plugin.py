@@ -258,8 +258,15 @@ def changes(policy: Policy) -> Iterator[str]:
 
 
 def _further_expectations(policy: Policy) -> Iterator[str]:
-    if policy.versions:
-        yield f"expects {number_of(len(policy.versions), 'version')} in an image"
+    for rules, noun, plural in (
+        (policy.versions, "version", ""),
+        (policy.modules, "module", ""),
+        (policy.libraries, "library", "libraries"),
+        (policy.services, "service", ""),
+        (policy.sizes, "size", ""),
+    ):
+        if rules:
+            yield f"expects {number_of(len(rules), noun, plural)} in an image"
     if policy.mounts:
         yield f"expects mounted {', '.join(policy.mounts)}"
     if policy.checkpoints:

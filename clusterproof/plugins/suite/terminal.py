@@ -15,7 +15,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -37,7 +37,7 @@ def cluster_lines(shown: Cluster) -> Iterator[str]:
     count = number_of(len(shown.targets), "node")
     of_types = f", {', '.join(types)}" if types else ""
     yield f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}{of_types}"
-    yield from (f"cluster: {note}" for note in shown.notes)
+    yield from (f"cluster: {printable(note, len(note))}" for note in shown.notes)  # they quote Slurm's reasons
 
 
 def window_lines(option: str) -> Iterator[str]:

@@ -93,8 +93,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_node_options(parser: argparse.ArgumentParser) -> None:
     """How nodes are reached, and what they are expected to be."""
-    parser.add_argument("--instance-type", default="", metavar="TYPE", help="if nothing else reports it")
-    parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
+    parser.add_argument("--instance-type", default="", metavar="TYPE", help="of every node; outranks others")
+    help_text = "what every node must have, e.g. gpus=8,efa=32"
+    parser.add_argument("--expect", action=Joined, metavar="K=N,…", help=help_text)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
     parser.add_argument("--via", default="", metavar="WAY", help="for Slurm: nodes (by ssh), or ssh:[user@]HOST")
@@ -116,7 +117,7 @@ def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
     given = {key: getattr(option, key) for key in ("region", "profile", "via")}
     cluster = resolve(option.cluster, {key: value for key, value in given.items() if value})
     cluster = narrow(cluster, option.nodes or "", option.exclude or "")
-    cluster = with_expectations(cluster, option.instance_type, option.expect, policy.expect)
+    cluster = with_expectations(cluster, option.instance_type, option.expect or "", policy.expect)
     why_not = why_not_watched(cluster)
     if why_not:
         raise Refused(f"{option.cluster:.80} is reached by {cluster.connection}: {why_not}")
@@ -244,6 +245,8 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
         with view, sinks, end or nullcontext():
             _open(sinks, recording, option)
             view.message(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
+            for note in cluster.notes:
+                view.message(printable(f"the inventory: {note}"))
             if before:
                 sinks.states_changed(names)
                 view.message(f"still open from before, not reported again: {before} ({option.record}/{CHANGES_FILE})")

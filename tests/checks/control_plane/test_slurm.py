@@ -137,6 +137,15 @@ def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tu
 
 
 @pytest.mark.parametrize(
+    ("job", "others"),
+    [("77", ("77+1",)), ("77+0", ("77+1",)), ("77+1", ("77+0",)), ("78", ("77+0",)), ("7", ()), ("7_1", ()), ("8", ())],
+)
+def test_the_other_components_of_a_heterogeneous_job_are_known(job: str, others: tuple[str, ...]) -> None:
+    rows = [("77+0", "77", "gpu[001-002]"), ("77+1", "78", "cpu001"), ("7_1", "7", "gpu003"), ("7_2", "8", "gpu004")]
+    assert SlurmJobs({"jobs": [[*row, "RUNNING"] for row in rows]}).other_components_of(job) == others
+
+
+@pytest.mark.parametrize(
     ("state", "takes_steps"),
     [
         ("SIGNALING", True),

@@ -159,7 +159,7 @@ def test_a_serial_is_that_of_a_board_of_two_on_a_tray(model: str, serials: str, 
 @pytest.mark.parametrize(
     ("boot_id", "message"),
     [
-        ("one", "8 of 8 GPUs are also reported by n2, which has the same boot ID and so is the same machine; expected"),
+        ("one", "8 of 8 GPUs are also reported by n2, with the same boot ID, so the same machine; expected"),
         ("other", "8 of 8 GPUs are also reported by n2; expected GPUs that no other node has"),
     ],
 )
@@ -172,6 +172,8 @@ def test_one_machine_under_two_names_is_a_concern(boot_id: str, message: str) ->
     result = result_of("gpu.gpu_identity", *twins, named("n3", "b", "third"), named("n4", "c", "fourth"))
     assert (result.verdict, message in result.message) == (Verdict.CONCERN, True), result.message
     assert result_of("gpu.gpu_identity", named("n3", "b", "third"), *twins).verdict is Verdict.PASS
+    all_of_one = [named(name, "a", "one") for name in ("n1", "n2", "n3")]
+    assert "also reported by n[2-3], with the same boot ID" in result_of("gpu.gpu_identity", *all_of_one).message
 
 
 @pytest.mark.parametrize(

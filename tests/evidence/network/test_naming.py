@@ -23,7 +23,9 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.network import collect_naming as naming
 from clusterproof.plugins.evidence.node import Node as NodeOfCluster
+from tests.builders import evaluated
 from tests.builders.probed import collect_under
+from tests.builders.recordings import node
 
 REAL, SILENT = "127.0.71.55", "127.0.71.56"
 DNSMASQ = shutil.which("dnsmasq", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -170,3 +172,28 @@ def test_another_network_namespace_is_reported_with_what_helps(tmp_path: Path) -
 def test_a_network_namespace_that_may_not_be_looked_at_is_not_called_another(tmp_path: Path) -> None:
     answer = collect_under(tmp_path, "naming")
     assert (answer.status, answer.detail) == (Status.DENIED, "/proc/1/ns/net may not be looked at")
+
+
+@pytest.mark.parametrize(
+    ("own", "says", "words"),
+    [
+        (
+            [],
+            Verdict.CONCERN,
+            "is also that of gpu002 and 2 other nodes, with the same boot ID, so the same machine",
+        ),
+        ([1, 2, 3, 4], Verdict.PASS, ""),  # what they share is a network inside each machine
+    ],
+)
+def test_one_machine_under_all_names_of_a_group_is_a_concern(own: list[int], says: Verdict, words: str) -> None:
+    def evidence(name: str, *numbers: int) -> NodeEvidence:
+        addresses = [
+            {"name": f"e{n}", "driver": "ena", "mac": f"0a:00:00:00:00:0{n}", "ipv4": f"10.0.0.{n}"}
+            for n in (9, *numbers)
+        ]
+        naming = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": addresses, "duplicates": []}
+        return node(name, naming=naming, boot={"boot_id": "one"})
+
+    nodes = [evidence(f"gpu00{n}", *own[n - 1 : n]) for n in (1, 2, 3, 4)]
+    result = evaluated.result_of("network.address_unique", *nodes)
+    assert (result.verdict, words in result.message) == (says, True), result.message

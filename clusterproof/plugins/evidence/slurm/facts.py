@@ -234,10 +234,20 @@ class SlurmJobs(Reported):
         numbers = {number for number, _, _ in self._rows_of(job)}
         return numbers.pop() if len(numbers) == 1 else ""
 
+    def other_components_of(self, job: str) -> tuple[str, ...]:
+        """The other components of a heterogeneous job, which have jobs' numbers of their own: `77+1` of `77+0`."""
+        components = [shown for shown, _, _, _ in self._rows if "+" in shown]
+        own = {shown for shown, number, _, _ in self._rows if job in (shown, number)}
+        whole = {shown.partition("+")[0] for shown in own.intersection(components)}
+        return tuple(shown for shown in components if shown not in own and shown.partition("+")[0] in whole)
+
     def _rows_of(self, job: str) -> list[tuple[str, str, str]]:
         """The matching jobs' own numbers, nodes and states."""
-        rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
-        return [(number, nodes, state) for shown, number, nodes, state in rows if job in (shown, number)]
+        return [(number, nodes, state) for shown, number, nodes, state in self._rows if job in (shown, number)]
+
+    @property
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
 
 
 def _may_be_of(entry: Mapping[str, Any], name: str) -> bool:

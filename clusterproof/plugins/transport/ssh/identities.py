@@ -13,7 +13,7 @@ from typing import Any
 
 from paramiko import Agent, AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
 
-from clusterproof.plugins.core.opened import expanded
+from clusterproof.plugins.core.opened import in_home
 
 ABSENT = "is absent"
 _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
@@ -88,7 +88,7 @@ class Identities:
         )
 
     def _load(self, path: str) -> Identity:
-        path = str(expanded(path))
+        path = in_home(path)
         identity = self._by_path.setdefault(path, Identity(path))
         _ = identity.public  # loaded here, on the calling thread, not by 64 threads at once
         return identity

@@ -17,7 +17,7 @@ from paramiko.ssh_exception import ConfigParseError
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.nodeset import is_address, is_user
-from clusterproof.plugins.core.opened import distrust, expanded
+from clusterproof.plugins.core.opened import distrust, in_home
 from clusterproof.plugins.transport.ssh import Direct, Jumped, NoRoute, Proxied, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.ssh.identities import Identities
@@ -61,7 +61,7 @@ class SshConfig:
         """
         if path:
             try:
-                text = _read(expanded(path), "~/.ssh")
+                text = _read(Path(in_home(path)), "~/.ssh")
             except OSError as problem:
                 raise InventoryError(
                     f"the ssh configuration {path}: {problem.strerror}; expected a file that can be read"
@@ -132,12 +132,12 @@ def known_hosts_files(options: Mapping[str, Any], further: str = "") -> tuple[Pa
         ("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS),
     ):
         files += _split(str(options.get(key) or default))
-    return tuple(expanded(word) for word in files if word.lower() != "none")
+    return tuple(Path(in_home(word)) for word in files if word.lower() != "none")
 
 
 def _read_if_there(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> str:
     try:
-        return _read(expanded(path), folder, depth, is_own=is_own)
+        return _read(Path(in_home(path)), folder, depth, is_own=is_own)
     except OSError:
         return ""
 
@@ -167,7 +167,7 @@ def _read(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> s
 
 
 def _glob(pattern: str, folder: str) -> list[Path]:
-    path = expanded(folder) / expanded(pattern)
+    path = Path(in_home(folder)) / in_home(pattern)
     return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
 
 
