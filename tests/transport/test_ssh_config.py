@@ -148,7 +148,7 @@ def test_known_hosts_files_are_those_of_openssh_unless_others_are_set(monkeypatc
         "/first",
         "/home/x/a",
         "/b c",
-        "~nobody-here/d",
+        "/~nobody-here/d",
     ]
 
 
