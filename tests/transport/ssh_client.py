@@ -13,6 +13,7 @@ from clusterproof.plugins.transport import Answer, Limits, Program, connection_f
 from tests.transport.loopback import Sshd, user
 
 HELLO = Program("echo hello")
+RELAY = Path(__file__).with_name("relay.py")
 
 
 class Client:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,3 +98,19 @@ def test_a_second_look_that_breaks_hides_no_finding_that_needs_none(
     monkeypatch.setattr(health_check, "check", broken)
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
     assert health_check.confirmed(call, (LOST, silent(MOUNTS, "/fsx")), None) == (LOST,)
+
+
+PROBE_THAT_ENDS = """
+from clusterproof.integrations.slurm import checking, standby
+from clusterproof.integrations.slurm.settings import DEFAULT
+standby._probe = None  # calling it fails, as what half an upgrade has left does
+try:
+    checking.check(("prolog",), DEFAULT, 60.0, None)
+except checking.NoVerdict as why:
+    print(why)
+"""
+
+
+def test_a_probe_that_ends_without_an_answer_is_no_verdict_on_the_node() -> None:
+    ran = subprocess.run([sys.executable, "-c", PROBE_THAT_ENDS], capture_output=True, text=True, check=True)
+    assert ran.stdout == "the probe gave no evidence: the answer is empty\n"

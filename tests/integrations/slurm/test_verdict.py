@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -287,19 +285,3 @@ def test_what_scontrol_says_of_a_node_is_read() -> None:
     assert node.partitions == ("gpu", "all")
     with pytest.raises(control.SlurmError, match="expected the node's State"):
         control.parse_node("slurm_load_node error: Unable to contact slurm controller")
-
-
-PROBE_THAT_ENDS = """
-from clusterproof.integrations.slurm import checking, standby
-from clusterproof.integrations.slurm.settings import DEFAULT
-standby._probe = None  # calling it fails, as what half an upgrade has left does
-try:
-    checking.check(("prolog",), DEFAULT, 60.0, None)
-except checking.NoVerdict as why:
-    print(why)
-"""
-
-
-def test_a_probe_that_ends_without_an_answer_is_no_verdict_on_the_node() -> None:
-    ran = subprocess.run([sys.executable, "-c", PROBE_THAT_ENDS], capture_output=True, text=True, check=True)
-    assert ran.stdout == "the probe gave no evidence: the answer is empty\n"
