@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.catalog import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.catalog.nvidia import severity_in_words
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
@@ -162,6 +164,57 @@ def test_the_exit_status_of_one_run_is_said_beside_the_warning_of_another() -> N
     assert result.verdict is INCOMPLETE
     assert "every test passed, but dcgmi exited with status 205; expected 0" in result.message
     assert "concern: memory on GPU 3: warn" in result.message
+
+
+BLOCKED = "The nouveau kernel module is loaded"
+
+
+def printed_by_dcgm(*results: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A run whose JSON has these results of the test `software`."""
+    category = {"category": "Deployment", "tests": [{"name": "software", "results": results, **more}]}
+    return ran(json.dumps({"DCGM Diagnostic": {"test_categories": [category]}}), 226, "dcgmi diag -r 1 -j")
+
+
+def of_gpu(number: int, status: str, *warnings: str) -> dict[str, Any]:
+    """The result of one GPU, as DCGM 4 prints it."""
+    return {"entity_group": "GPU", "entity_id": number, **of_all(status, *warnings)}
+
+
+def of_all(status: str, *warnings: str) -> dict[str, Any]:
+    """The same without a GPU, as in a test's summary."""
+    reported = [{"warning": warning, "error_severity": 2} for warning in warnings]
+    return {"status": status, **({"warnings": reported} if reported else {})}
+
+
+@pytest.mark.parametrize(
+    ("results", "summary", "message"),
+    [
+        ([of_gpu(0, "Pass"), of_gpu(1, "Pass")], of_all("Fail"), "software: fail"),
+        ([of_gpu(0, "Pass")], of_all("Fail", BLOCKED), f"software: fail (isolate: {{}}): {BLOCKED}"),
+        (
+            [of_gpu(0, "Fail")],
+            of_all("Fail", BLOCKED),
+            f"software on GPU 0: fail, software: fail (isolate: {{}}): {BLOCKED}",
+        ),
+        (
+            [of_gpu(0, "Fail", "row remapping")],
+            of_all("Fail", "row remapping"),  # since DCGM 4.5 it repeats what its GPUs report
+            "software on GPU 0: fail (isolate: {}): row remapping",
+        ),
+    ],
+)
+def test_what_dcgm_says_of_a_test_as_a_whole_counts_beside_its_gpus(
+    results: list[dict[str, Any]], summary: dict[str, Any], message: str
+) -> None:
+    value = printed_by_dcgm(*results, test_summary=summary)
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1)
+    isolate = severity_in_words(2).partition(": ")[2]
+    assert (result.verdict, result.message) == (FAIL, f"{message.format(isolate)}; expected every test to pass")
+
+
+def test_a_test_whose_gpus_all_pass_passes_as_a_whole() -> None:
+    value = {**printed_by_dcgm(of_gpu(0, "Pass"), test_summary=of_all("Pass")), "exit": 0}
+    assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1).verdict is PASS
 
 
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])

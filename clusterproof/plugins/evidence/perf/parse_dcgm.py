@@ -214,13 +214,21 @@ def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for category in [*objects(root.get("test_categories")), {"tests": root.get("tests")}]:
         for test in objects(category.get("tests")):
             results = [_result(result) for result in objects(test.get("results"))]
-            summary = test.get("test_summary")
-            if isinstance(summary, dict) and not results:
-                results.append(_result(summary))
+            results += _of_whole(test.get("test_summary"), results)
             yield {"name": short(test.get("name")), "category": short(category.get("category")), "results": results}
 
 
-def _result(entry: Mapping[str, Any]) -> dict[str, object]:
+def _of_whole(summary: object, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What DCGM 4 says of a test as a whole, unless its entities say the same: some errors are of none of them."""
+    if not isinstance(summary, dict):
+        return []
+    whole = _result(summary)
+    reported = [message for result in results for message in result["messages"]]
+    whole["messages"] = [message for message in whole["messages"] if message not in reported]
+    return [whole] if whole["messages"] or all(result["status"] != whole["status"] for result in results) else []
+
+
+def _result(entry: Mapping[str, Any]) -> dict[str, Any]:
     """One result: DCGM 4 names an entity, which may be a CPU; earlier ones have `gpu_ids`, a number or a list as
     text.
     """
