@@ -217,6 +217,30 @@ def test_a_test_whose_gpus_all_pass_passes_as_a_whole() -> None:
     assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1).verdict is PASS
 
 
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"gpu_id": "3", "warnings": [{"warning": BLOCKED}]}, f"software on GPU 3: fail: {BLOCKED}"),
+        ({"gpu_id": 3, "warnings": [{"warnings": BLOCKED}]}, f"software on GPU 3: fail: {BLOCKED}"),
+        ({"gpu_id": -1, "warnings": [{"warnings": BLOCKED}]}, f"software: fail: {BLOCKED}"),
+        ({"gpu_ids": "0,3", "warnings": [{"warning": BLOCKED}]}, f"software on GPU 0, 3: fail: {BLOCKED}"),
+    ],
+)
+def test_the_gpu_and_the_message_of_dcgm_3_are_said_whatever_it_calls_them(
+    result: dict[str, Any], message: str
+) -> None:
+    """DCGM 3.3 has `gpu_id`, -1 for none; in tests of the deployment, `warnings` in place of `warning`."""
+    value = printed_by_dcgm({"status": "Fail", **result})
+    assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).message.startswith(f"{message}; expected every")
+
+
+def test_a_run_of_dcgm_3_that_names_only_the_gpu_that_fails_was_on_all_whose_devices_it_lists() -> None:
+    value = printed_by_dcgm({"status": "Fail", "gpu_id": 3})
+    listed = {**json.loads(value["output"]), "GPU Device IDs": ["2330"] * 8}
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": {**value, "output": json.dumps(listed)}})
+    assert result.message == "software on GPU 3: fail; expected every test to pass"
+
+
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])
 def test_few_nodes_are_no_measure_of_a_file_system(others: int, verdict: Verdict) -> None:
     values = {f"gpu{number:03}": written(2, 3) for number in range(1, others + 2)}

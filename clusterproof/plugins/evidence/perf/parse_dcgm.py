@@ -110,6 +110,7 @@ MAX_RESULTS = 1024  # of one test
 MAX_MESSAGES = 16  # of one result
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4, and before
+NO_GPU = -1  # in place of a GPU's number
 STATUSES = ("pass", "fail", "warn", "skip", "not run")  # words of dcgmi in every version
 
 _HEADER = re.compile(r"^\|\s{0,4}Diagnostic\s{1,60}\|\s{0,4}Result", re.MULTILINE)
@@ -140,7 +141,9 @@ def read_json(text: str) -> Mapping[str, object]:
     tests = list(_tests(root))
     devices = [result["gpu"] for test in tests for result in test["results"]]
     named = {number for device in devices if device[:1].isdecimal() for number in device.split(", ")}
-    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=len(named) or None)
+    ids = document.get("GPU Device IDs")  # since DCGM 3.3, whose tests of the deployment name only a GPU that fails
+    count = max(len(named), len(ids) if isinstance(ids, list) else 0)
+    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=count or None)
 
 
 def _root(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -229,10 +232,11 @@ def _of_whole(summary: object, results: list[dict[str, Any]]) -> list[dict[str, 
 
 
 def _result(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One result: DCGM 4 names an entity, which may be a CPU; earlier ones have `gpu_ids`, a number or a list as
-    text.
+    """One result: DCGM 4 names an entity, which may be a CPU; DCGM 3.3 has `gpu_id`, earlier ones `gpu_ids`: a number,
+    or a list as text.
     """
-    entity, kind = entry.get("gpu_ids", entry.get("entity_id", "")), entry.get("entity_group", "GPU")
+    named = [entry[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in entry and entry[key] != NO_GPU]
+    entity, kind = named[0] if named else "", entry.get("entity_group", "GPU")
     warnings = entry.get("warnings")
     word = short(entry.get("status")).strip().lower().replace("_", " ")
     return {
@@ -246,7 +250,8 @@ def _message(warning: object) -> dict[str, object]:
     if not isinstance(warning, dict):
         return {"text": short(warning), "severity": None}
     severity = warning.get("error_severity")
-    return {"text": short(warning.get("warning")), "severity": severity if type(severity) is int else None}
+    words = warning.get("warning", warning.get("warnings"))  # the latter in DCGM 3.3's tests of the deployment
+    return {"text": short(words), "severity": severity if type(severity) is int else None}
 
 
 FORMS = (
