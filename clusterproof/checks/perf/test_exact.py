@@ -84,6 +84,9 @@ def test_cpu_exact(node: Node) -> None:
         with part:
             incomplete(f"{number_of(len(numbers), 'core')} ({listed(map(str, numbers))}): {why}; expected an answer")
     with part:
+        if cores.online and cores.cores < cores.online:
+            incomplete(f"{cores.cores} of {cores.online} CPUs were tested; expected all of them")
+    with part:
         if cores.without_torch:
             incomplete(f"vector units not tested: {cores.without_torch[:200]}; expected a Python with PyTorch")
     untested = each(cores.types, lambda kind: (kind.gap, kind.type))

@@ -233,5 +233,13 @@ def test_a_type_that_no_core_multiplied_is_no_pass_unless_processors_have_none(
     assert message in result.message
 
 
+def test_a_core_that_the_test_may_not_run_on_is_no_pass_and_hides_no_wrong_one() -> None:
+    """As in a job of Slurm that was given one CPU of its node."""
+    result = of_cores(cores=2, online=192)
+    assert (result.verdict, result.observed) == (INCOMPLETE, "2 of 192 CPUs were tested")
+    assert of_cores(on_core(77, "float32", STUCK), cores=2, online=192).verdict is FAIL
+    assert of_cores(cores=192, online=192).verdict is PASS
+
+
 def test_no_core_at_all_is_no_pass() -> None:
     assert of_cores(types=[], cores=0).verdict is INCOMPLETE

@@ -185,7 +185,8 @@ class CoreResults(Reported):
                     wrong_by_type[kind.type] = wrong
         return wrong_by_type
 
-    cores = Field(integer)
+    cores = Field(integer)  # that the test could run on
+    online = Field(optional(integer))  # of the node; 0 if not known, None in older recordings
     types = Field(every_alone(TypeProducts))
     wrong = Field(every_alone(WrongResult))
     errors = Field(objects_as(CoreError))
