@@ -153,7 +153,7 @@ def listens(table: str, port: str) -> bool:
     return any(row[1].endswith(port) and row[3] == LISTENING for row in fields[1:])
 
 
-MIB = 1024 * 1024
+KIB, MIB = 1024, 1024 * 1024  # the former in fio's `io_bytes` before version 3, which added `io_kbytes`
 JOBS = 8  # threads of one process: fio's worker processes leave its group, and would outlive the collector
 FILE_MIB = 4096  # maximum that they write together, and then read
 RUN_S = 20  # maximum for writing, and for reading
@@ -207,7 +207,8 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(jobs, list) or len(jobs) != JOBS:
         raise Broke(f"fio reported nothing about its {JOBS} jobs")
-    return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]
+    done = [job[direction] for job in jobs]
+    return [{"bytes": of["io_bytes"] * (1 if "io_kbytes" in of else KIB), "ms": of["runtime"]} for of in done]
 
 
 def total(jobs: list[dict[str, int]]) -> dict[str, object]:
