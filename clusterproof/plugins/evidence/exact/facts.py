@@ -37,6 +37,11 @@ def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
 
 
+def gpu_called(number: int, address: str | None) -> str:
+    """A GPU by its number, which depends on those that a process is given, and its place on the PCI bus if known."""
+    return f"GPU {number} ({address})" if address else f"GPU {number}"
+
+
 @record
 class WrongResult(Reported):
     """One wrong result, and how often it was wrong again when repeated."""
