@@ -14,7 +14,7 @@ from clusterproof.plugins.catalog.nvidia import severity_in_words
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
@@ -41,11 +41,15 @@ bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
         ({"exit": 0, "output": PINGPONG, "server": ""}, 3653.77),
         ({"exit": 5, "output": PINGPONG, "server": ""}, None),
         ({"exit": None, "output": "", "server": "fi_getinfo: -61"}, None),
-        ({"exit": 0, "output": PINGPONG.partition("\n")[0], "server": ""}, None),
     ],
 )
 def test_an_exchange_has_a_row_and_a_good_end(data: dict[str, Any], speed: float | None) -> None:
     assert PingpongRun({"domain": "d", **data}).mb_per_s == speed
+
+
+def test_an_exchange_that_ended_well_without_a_row_is_not_known_to_have_failed() -> None:
+    with pytest.raises(Incomplete, match="d: no row of bandwidth"):
+        _ = PingpongRun({"domain": "d", "exit": 0, "output": PINGPONG.partition("\n")[0], "server": ""}).mb_per_s
 
 
 def test_every_floor_is_of_a_type_in_the_catalogue_and_has_a_source() -> None:
