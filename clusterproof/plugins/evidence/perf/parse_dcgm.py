@@ -21,12 +21,13 @@ from clusterproof.plugins.evidence.parsing import (
 _SECTION = re.compile(r"[|+]-----\s{1,4}([^|]{1,40}?)\s{1,4}-{2,40}")
 _END = re.compile(r"\+-{5,100}\+-{5,100}\+\s*\Z")
 _ROW = re.compile(r"\|([^|]{1,80})\|(.{0,400})\|\s*\Z")
+_ENTITY = r"(?P<kind>[A-Za-z][A-Za-z_]{1,11}?)\s?(?P<number>\d{1,3})"  # GPU0, CPU0, NvSwitch0
 _RESULT = re.compile(
-    r"(?:GPU\s?(?P<gpu>\d{1,3}):\s{0,4})?(?P<word>Pass|Fail|Warn|Skip|Not Run)\b"
+    rf"(?:{_ENTITY}:\s{{0,4}})?(?P<word>Pass|Fail|Warn|Skip|Not Run)\b"
     r"(?:\s{0,4}-\s{0,4}(?P<more>.{0,200}))?\s*\Z",
     re.IGNORECASE,
 )
-_NOTE = re.compile(r"(Warning|Error|Info)\b")
+_NOTE = re.compile(rf"(Warning|Error|Info)\b(?::\s{{0,4}}{_ENTITY}\Z)?")
 _GPUS = re.compile(r"\s*(?:All\s*|GPUs?:?[\s\d,]+)\Z", re.IGNORECASE)
 BAD = ("fail", "warn")
 MARGIN = 2  # blanks after the text of a full cell
@@ -68,7 +69,7 @@ class Table:
         elif kind := _NOTE.match(name):
             self._note = {"text": short(cell), "severity": None}
             if kind[1] != "Info":
-                self._annotated()["messages"].append(self._note)
+                self._annotated(_called(kind))["messages"].append(self._note)
         elif result := _RESULT.match(cell.strip()):
             self._result(name, result)
         elif not name and self._note is not None:
@@ -83,16 +84,21 @@ class Table:
         more = match["more"] or ""
         is_list = bool(_GPUS.match(more))
         self._note = None
-        self.tests[-1]["results"].append(
+        results, status = self.tests[-1]["results"], match["word"].lower()
+        if results and (results[0]["gpu"], results[0]["status"], status) == ("", "warn", "fail"):
+            status = "warn"  # DCGM 4 says so of the whole test only, and calls its entities failed
+        results.append(
             {
-                "gpu": match["gpu"] or gpus_in(more if is_list else more.partition(":")[0]),
-                "status": match["word"].lower(),
+                "gpu": _called(match) or gpus_in(more if is_list else more.partition(":")[0]),
+                "status": status,
                 "messages": [{"text": short(more), "severity": None}] if more and not is_list else [],
             }
         )
 
-    def _annotated(self) -> dict[str, Any]:
-        """The result that a warning is about: the last one that is not good; before any test, a failure by itself."""
+    def _annotated(self, entity: str) -> dict[str, Any]:
+        """The result that a warning is about: of the entity that it names, or the last one that is not good; before any
+        test, a failure by itself.
+        """
         if not self.tests:
             self.tests.append(
                 {
@@ -101,8 +107,17 @@ class Table:
                     "results": [{"gpu": "", "status": "fail", "messages": []}],
                 }
             )
-        results = self.tests[-1]["results"]
-        return next((result for result in reversed(results) if result["status"] in BAD), results[-1])
+        results: list[dict[str, Any]] = self.tests[-1]["results"]
+        named = [result for result in results if entity and result["gpu"] == entity]
+        bad = [result for result in results if result["status"] in BAD]
+        return (named or bad or results)[-1]
+
+
+def _called(match: re.Match[str]) -> str:
+    """The entity that a row of DCGM 4 names, as in the JSON: `3` for a GPU, `CPU 0`; empty where it names none."""
+    if not match["kind"]:
+        return ""
+    return match["number"] if match["kind"].upper() == "GPU" else f"{match['kind']} {match['number']}"
 
 
 MAX_TESTS = 256
