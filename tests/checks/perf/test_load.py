@@ -216,6 +216,15 @@ def test_what_dcgm_says_of_a_test_as_a_whole_counts_beside_its_gpus(
     assert (result.verdict, result.message) == (FAIL, f"{message.format(isolate)}; expected every test to pass")
 
 
+def test_what_dcgm_warns_of_in_a_test_that_passes_is_a_concern() -> None:
+    """As where it found too little memory free to test (NVIDIA/DCGM#284)."""
+    value = {**printed_by_dcgm(of_gpu(0, "Pass", "too little memory")), "exit": 0}
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1)
+    assert result.verdict is CONCERN
+    assert result.message.startswith("software on GPU 0: pass (isolate: ")
+    assert result.message.endswith("): too little memory; expected no warning")
+
+
 def test_a_test_whose_gpus_all_pass_passes_as_a_whole() -> None:
     value = {**printed_by_dcgm(of_gpu(0, "Pass"), test_summary=of_all("Pass")), "exit": 0}
     assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1).verdict is PASS
