@@ -98,6 +98,11 @@ def test_products_that_are_too_small_for_all_of_a_gpu_are_no_pass() -> None:
     assert "GPU 3: products of 512 x 512 keep 8 of 132 SMs busy" in result.message
 
 
+def test_no_more_bits_than_a_node_names_are_not_taken_for_all_that_differ() -> None:
+    result = of_gpus(on_gpu(3, "float32", wrong("row 5, column 9", [*range(8)], 0)))
+    assert "row 5, column 9, bits 0, 1, 2, 3, 4, 5, 6, 7 or more (wide by narrow; 0 of 8 times again)" in result.message
+
+
 def everywhere(*errors: dict[str, Any]) -> tuple[Change, ...]:
     """The same type is wrong on all GPUs."""
     return tuple(on_gpu(gpu, "float16", *errors) for gpu in range(8))

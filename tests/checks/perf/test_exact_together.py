@@ -104,6 +104,16 @@ def test_a_wrong_gpu_is_named_with_its_place_on_the_bus() -> None:
     assert "GPU 2 (0000:52:00.0), float32: other results when it repeats its steps" in result.message
 
 
+def test_no_more_bits_of_a_block_than_a_rank_names_are_not_taken_for_all_that_differ() -> None:
+    def many(report: dict[str, Any]) -> None:
+        for answer in report["collectives"]["answers"]:
+            for block in (block for operation in answer["operations"] for block in operation["wrong"]):
+                block["bits"] = [*range(8)]
+
+    result = exchanged(exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), many)
+    assert "12 elements from 512 on, bits 0, 1, 2, 3, 4, 5, 6, 7 or more): GPU 5;" in result.message
+
+
 def nothing_answered(report: dict[str, Any]) -> None:
     report["collectives"]["answers"] = []
 

@@ -8,6 +8,7 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, TypeVar
 from clusterproof.plugins.core.verdict import Recording, part
+from clusterproof.plugins.evidence.exact.on_node.locations import MAX_BITS
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -35,6 +36,12 @@ def small_numbers(data: object) -> tuple[int, ...]:
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
     """A decoder like `every`, except that an invalid entry does not affect others: it counts as not reported."""
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
+
+
+def bits_in_words(bits: tuple[int, ...]) -> str:
+    """`bit 3`, `bits 3, 4`; `bits 0, 1, 2, 3, 4, 5, 6, 7 or more`, as a node names no more."""
+    more = " or more" if len(bits) >= MAX_BITS else ""
+    return f"bit{'s' if len(bits) > 1 else ''} {listed(map(str, bits))}{more}"
 
 
 def gpu_called(number: int, address: str | None) -> str:
@@ -65,7 +72,7 @@ class WrongResult(Reported):
     @property
     def description(self) -> str:
         """`row 5, column 9, bit 3 (wide by narrow; 8 of 8 times again, always alike)`."""
-        differing = f", bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}" if self.bits else ""
+        differing = f", {bits_in_words(self.bits)}" if self.bits else ""
         repeated = f"{self.again} of {self.of} times again" if self.of else "not repeated"
         same_value = ", always alike" if self.alike and self.again == self.of else ""
         changed = "; its operands changed in memory" if self.operands_changed else ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import part
-from clusterproof.plugins.evidence.exact.facts import every_alone, gpu_called, small_numbers
+from clusterproof.plugins.evidence.exact.facts import bits_in_words, every_alone, gpu_called, small_numbers
 from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -48,7 +48,7 @@ class WrongBlock(Reported):
         location = f"{number_of(self.elements, 'element')} from {self.first} on"
         if self.how:
             return f"{location}, {self.how}{'' if self.other is None else f' {self.other}'}"
-        return f"{location}, bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}"
+        return f"{location}, {bits_in_words(self.bits)}"
 
 
 @record
