@@ -14,7 +14,9 @@ from clusterproof.plugins.evidence.exact.facts import (
     WrongResult,
     gpu_called,
     multiplied_by,
+    votes_on_types,
     wrong_everywhere,
+    wrong_on_nodes,
 )
 from clusterproof.plugins.evidence.exact.facts_collective import Blame
 from clusterproof.plugins.evidence.exact.facts_step import Ballot, Opinion, Steps, votes_of
@@ -46,12 +48,17 @@ def test_gpu_exact(node: Node) -> None:
     untested: dict[tuple[str, str], list[int]] = {}
     gpus = node.gpu_exact.gpus
     everywhere, multiplied = wrong_everywhere(gpus), multiplied_by(gpus)
+    on_nodes = wrong_on_nodes(
+        node.group.values("gpu_exact", lambda other: votes_on_types(other.gpu_exact.gpus)).values()
+    )
     for number, gpu in enumerate(gpus):
         called = gpu_called(number, gpu.address)
         with part:
             for kind in gpu.types:
                 with part:
-                    if kind.type not in everywhere:
+                    if kind.type not in everywhere and kind.type in on_nodes:
+                        say_wrong_everywhere({kind.type: [*kind.wrong]}, f"every GPU of {on_nodes[kind.type]} nodes")
+                    elif kind.type not in everywhere:
                         say_wrong(called, kind)
                 with part:
                     if kind.gap and not gpu.error:

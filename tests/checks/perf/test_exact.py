@@ -117,6 +117,28 @@ def test_a_type_that_every_gpu_has_wrong_each_time_is_a_matter_of_its_library_an
     assert (one_more.verdict, "GPU 2, int8: 1 wrong" in one_more.message) == (FAIL, True)
 
 
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ((STUCK, STUCK), Verdict.CONCERN),
+        ((STUCK,), FAIL),  # of two nodes, one may only say so
+        ((STUCK, None), FAIL),
+        ((STUCK, wrong("row 5, column 9", [3], 0)), FAIL),
+    ],
+)
+def test_a_type_that_the_only_gpu_of_every_node_has_wrong_each_time_is_a_matter_of_its_library(
+    others: tuple[dict[str, Any] | None, ...], verdict: Verdict
+) -> None:
+    values = {}
+    for number, error in enumerate((STUCK, *others), 1):
+        printed = json.loads(exact(on_gpu(0, "float16", *filter(None, [error]))))["gpus"]
+        values[f"gpu{number:03}"] = {"gpus": 1, **ran(json.dumps({**printed, "gpus": printed["gpus"][:1]}))}
+    result = evaluated("gpu.gpu_exact", "gpu_exact", values, gpus=1)
+    assert result.verdict is verdict, result.message
+    if verdict is Verdict.CONCERN:
+        assert "float16: wrong each time on every GPU of 3 nodes (first lane 9 of 32" in result.message
+
+
 @pytest.mark.parametrize("count", [0, "some", None])
 def test_what_is_described_as_wrong_counts_whatever_number_is_given(count: object) -> None:
     def counted(report: dict[str, Any]) -> None:
