@@ -163,7 +163,15 @@ def test_a_diagnostic_that_did_not_run_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("end", "status"),
-    [("exit code: 205", 205), ("rc=0", 0), ("exit status 1\n\n", 1), ("Exit: 3", 3), ("size 8 rc", None), ("", None)],
+    [
+        ("exit code: 205", 205),
+        ("rc=0", 0),
+        ("exit status 1\n\n", 1),
+        ("Exit: 3", 3),
+        ("exit: -9", -9),
+        ("size 8 rc", None),
+        ("", None),
+    ],
 )
 def test_an_exit_status_that_somebody_wrote_down_is_read(end: str, status: int | None) -> None:
     assert exit_status(f"output\n{end}") == status

@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from clusterproof.plugins.suite.state import is_named
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran
-from tests.testbed.outputs import dcgm_json
+from tests.testbed.outputs import dcgm_json, nccom_log
 
 FAIL, CONCERN, INCOMPLETE, PASS, NA = (
     *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
@@ -99,9 +99,19 @@ def test_a_captured_answer_of_dcgm_is_evaluated_as_if_it_had_been_run(file: str,
     assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).verdict is verdict
 
 
-def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
-    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), 205, "dcgmi diag -r 2 -j")})
-    assert (result.verdict, result.observed) == (INCOMPLETE, "every test passed, but dcgmi exited with status 205")
+@pytest.mark.parametrize("status", [205, -9])
+def test_a_pass_with_a_failing_exit_status_or_a_signal_is_no_pass(status: int) -> None:
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), status, "dcgmi diag -r 2 -j")})
+    assert (result.verdict, result.observed) == (
+        INCOMPLETE,
+        f"every test passed, but dcgmi exited with status {status}",
+    )
+    value = ran(nccom_log(), status, "nccom-test -r 64 allr")
+    result = evaluated("neuron.nccom", "nccom", {"gpu001": value}, "trn1.32xlarge")
+    assert (result.verdict, f"nccom-test exited with status {status}; expected 0" in result.message) == (
+        INCOMPLETE,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])
