@@ -57,6 +57,25 @@ def test_a_table_of_dcgm_4_names_each_gpu_before_its_result() -> None:
     ]
 
 
+def test_a_warning_of_dcgm_4_is_none_the_less_one_where_it_calls_its_gpus_failed() -> None:
+    """Beside a test's name it prints `Warn`, and beside a GPU `Fail` for the same result."""
+    rows = ("Warn", "GPU0: Pass", "GPU1: Fail", "CPU0: Fail")
+    assert results(dcgm_table(memory=rows))["GPU Memory"] == [
+        ("", "warn"),
+        ("0", "pass"),
+        ("1", "warn"),
+        ("CPU 0", "warn"),
+    ]
+
+
+def test_a_note_of_dcgm_4_is_of_the_gpu_that_it_names() -> None:
+    rows = ("| memory", "Fail"), ("|", "GPU0: Fail"), ("| Warning: GPU0", "remap"), ("|", "GPU1: Pass")
+    table = "".join(f"{name:<14}| {cell:<40}|\n" for name, cell in (*rows, ("| Warning: GPU1", "little memory")))
+    (test,) = only_log(dcgmi.read_table(table))["tests"]
+    texts = [[message["text"] for message in result["messages"]] for result in test["results"]]
+    assert texts == [[], ["remap"], ["little memory"]]
+
+
 def test_a_note_that_is_broken_in_the_middle_of_a_word_is_one_text() -> None:
     table = dcgm_table(memory=("Fail - GPU: 0",), warning="GPU 0 Thermal violations totaling 13.3 second")
     rule = "+-----  Stress"
@@ -144,7 +163,15 @@ def test_a_diagnostic_that_did_not_run_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("end", "status"),
-    [("exit code: 205", 205), ("rc=0", 0), ("exit status 1\n\n", 1), ("Exit: 3", 3), ("size 8 rc", None), ("", None)],
+    [
+        ("exit code: 205", 205),
+        ("rc=0", 0),
+        ("exit status 1\n\n", 1),
+        ("Exit: 3", 3),
+        ("exit: -9", -9),
+        ("size 8 rc", None),
+        ("", None),
+    ],
 )
 def test_an_exit_status_that_somebody_wrote_down_is_read(end: str, status: int | None) -> None:
     assert exit_status(f"output\n{end}") == status

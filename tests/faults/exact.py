@@ -120,6 +120,13 @@ FAULTS = (
         core_without_answer(40, "its process ended with signal 9 and no answer"),
     ),
     fault(
+        "a job that has two CPUs of its node",
+        CPU,
+        INCOMPLETE,
+        "2 of 192 CPUs were tested; expected all of them",
+        lambda report: report["cores"].update(cores=2, online=192),
+    ),
+    fault(
         "a GPU that sends wrong elements to all others",
         COLLECTIVE,
         FAIL,

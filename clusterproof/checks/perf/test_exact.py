@@ -9,7 +9,15 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.exact.facts import TypeProducts, WrongResult, multiplied_by, wrong_everywhere
+from clusterproof.plugins.evidence.exact.facts import (
+    TypeProducts,
+    WrongResult,
+    gpu_called,
+    multiplied_by,
+    votes_on_types,
+    wrong_everywhere,
+    wrong_on_nodes,
+)
 from clusterproof.plugins.evidence.exact.facts_collective import Blame
 from clusterproof.plugins.evidence.exact.facts_step import Ballot, Opinion, Steps, votes_of
 from clusterproof.plugins.evidence.field import each, known
@@ -40,12 +48,17 @@ def test_gpu_exact(node: Node) -> None:
     untested: dict[tuple[str, str], list[int]] = {}
     gpus = node.gpu_exact.gpus
     everywhere, multiplied = wrong_everywhere(gpus), multiplied_by(gpus)
+    on_nodes = wrong_on_nodes(
+        node.group.values("gpu_exact", lambda other: votes_on_types(other.gpu_exact.gpus)).values()
+    )
     for number, gpu in enumerate(gpus):
-        called = f"GPU {number}{f' ({gpu.address})' if gpu.address else ''}"
+        called = gpu_called(number, gpu.address)
         with part:
             for kind in gpu.types:
                 with part:
-                    if kind.type not in everywhere:
+                    if kind.type not in everywhere and kind.type in on_nodes:
+                        say_wrong_everywhere({kind.type: [*kind.wrong]}, f"every GPU of {on_nodes[kind.type]} nodes")
+                    elif kind.type not in everywhere:
                         say_wrong(called, kind)
                 with part:
                     if kind.gap and not gpu.error:
@@ -83,6 +96,9 @@ def test_cpu_exact(node: Node) -> None:
     for why, numbers in by_why((error.error, error.core) for error in each(cores.errors, lambda error: error)).items():
         with part:
             incomplete(f"{number_of(len(numbers), 'core')} ({listed(map(str, numbers))}): {why}; expected an answer")
+    with part:
+        if cores.online and cores.cores < cores.online:
+            incomplete(f"{cores.cores} of {cores.online} CPUs were tested; expected all of them")
     with part:
         if cores.without_torch:
             incomplete(f"vector units not tested: {cores.without_torch[:200]}; expected a Python with PyTorch")
@@ -209,7 +225,8 @@ def test_exact_step(node: Node) -> None:
                         incomplete(f"GPU {number}, {of_type.type}: {of_type.why}; expected the digest of each step")
         with part:
             if gpu.error:
-                incomplete(f"GPU {number}: {gpu.error[:200]}; expected the digest of each step")
+                called = gpu_called(number, known(lambda: gpu.address, None))  # noqa: B023
+                incomplete(f"{called}: {gpu.error[:200]}; expected the digest of each step")
 
 
 def votes_of_node(node: Node) -> Mapping[str, str | None]:
@@ -220,11 +237,12 @@ def votes_of_node(node: Node) -> Mapping[str, str | None]:
 def say_differs(steps: Steps, others: Ballot) -> None:
     """Fail if a GPU differs from all others, or from itself while they do not."""
     unsteady = others.is_unsteady_alone(steps)
-    fail_if(unsteady, f"GPU {steps.gpu}, {steps.type}: other results when it repeats its steps; expected the same bits")
+    called = gpu_called(steps.gpu, steps.address)
+    fail_if(unsteady, f"{called}, {steps.type}: other results when it repeats its steps; expected the same bits")
     if others.of(steps) is Opinion.WRONG and (steps.is_steady or unsteady):
         _, count = others.count(steps)
         where = f"from step {others.first_step(steps)} on another result than most of {count} GPUs of its kind"
-        fail_if(steps, f"GPU {steps.gpu}, {steps.type}: {where} with the same software; expected the same bits")
+        fail_if(steps, f"{called}, {steps.type}: {where} with the same software; expected the same bits")
 
 
 def say_software(steps: list[Steps], others: Ballot) -> None:

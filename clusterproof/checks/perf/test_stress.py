@@ -66,7 +66,10 @@ def require_kernel_log(ran: StressNg) -> None:
 
 
 def require_end(ran: StressNg) -> None:
-    """Report why it did not verify both stressors for the whole time."""
+    """Report why it did not verify both stressors on every CPU for the whole time."""
+    with part:
+        if ran.online and ran.cores < ran.online:
+            incomplete(f"{ran.cores} of {ran.online} CPUs were stressed; expected all of them")
     with part:
         if ran.exit is None:
             incomplete(

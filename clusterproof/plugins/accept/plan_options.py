@@ -63,7 +63,8 @@ def _require_sense(option: Any, where: str) -> None:
         check_options(option)
         check_loads(option)
         check_pair_options(option)
-        require_time(option.dcgm_level, option.dcgm_parameters, option.stress_s, timeouts(option.load_timeout))
+        seconds = timeouts(option.load_timeout)
+        require_time(option.dcgm_level, option.dcgm_parameters, option.stress_s, option.exact_s, seconds)
         if option.baseline:
             baseline.read(Path(option.baseline))
         find_policy(option.policy, Path.cwd())

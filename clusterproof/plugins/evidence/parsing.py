@@ -151,13 +151,14 @@ def sections(begin: re.Pattern[str], text: str, most: int = 100_000) -> list[tup
 
 LINES = 5  # from the end, in which it is looked for
 _EXIT = re.compile(
-    r"\W{0,8}(?:exit(?:ed)?|rc|return|status)(?:[ _-]?(?:code|status|value|with))?\s{0,4}[:=]?\s{0,4}(\d{1,3})\W{0,8}",
+    r"\W{0,8}(?:exit(?:ed)?|rc|return|status)(?:[ _-]?(?:code|status|value|with))?\s{0,4}[:=]?\s{0,4}"
+    r"(-?\d{1,3})\W{0,8}",
     re.IGNORECASE | re.ASCII,
 )
 
 
 def exit_status(text: str) -> int | None:
-    """The number in a line like `exit code: 205` or `rc=0` at the end; None where there is none."""
+    """The number in a line like `exit code: 205` or `rc=0` at the end, negative for a signal; None if there is none."""
     for line in reversed(text.rstrip()[-2000:].split("\n")[-LINES:]):
         match = _EXIT.fullmatch(line[:200])
         if match:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.benchmarks.load import programs
 from clusterproof.plugins.benchmarks.load.asking import program
 from clusterproof.plugins.benchmarks.load.options import LoadOptions
-from clusterproof.plugins.benchmarks.load.programs import scratch_file
+from clusterproof.plugins.benchmarks.load.programs import JOBS, scratch_file
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth
 from tests.benchmarks.load.loaded import evidence_of, loaded, read
@@ -44,6 +47,18 @@ def test_fio_writes_and_reads_past_the_cache_and_leaves_nothing(tmp_path: Path) 
     assert collector.value["write"]["bytes"] == collector.value["read"]["bytes"] == 64 * 1024 * 1024
     assert set(FsBandwidth(collector.value).gb_per_s) == {"write", "read"}
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("counted", [{"io_bytes": 512 * 1024}, {"io_bytes": 512 * 1024**2, "io_kbytes": 512 * 1024}])
+def test_bytes_are_counted_alike_by_fio_2_which_calls_kib_so(
+    counted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jobs = [{direction: {**counted, "runtime": 500} for direction in ("write", "read")}] * JOBS
+    ran = {"command": "fio", "exit": 0, "output": json.dumps({"fio version": "fio-2.14", "jobs": jobs})}
+    monkeypatch.setattr(programs, "measured", lambda *_, **__: ran)
+    node = Node(settings={"fs_folder": str(tmp_path), "fs_mib": "8"})
+    size = {"bytes": JOBS * 512 * 1024**2, "seconds": 0.5}
+    assert programs.fs_bandwidth(node) == {"folder": str(tmp_path), "write": size, "read": size}
 
 
 @needs_fio

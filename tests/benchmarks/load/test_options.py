@@ -96,6 +96,10 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
             "--stress-s asks for 3600 s, and stress_ng is killed after 600; expected --load-timeout stress_ng=3630 or",
         ),
         (
+            {"exact_s": 600.0, "load_timeout": "gpu_exact=300"},
+            "--exact-s asks for 600 s, and gpu_exact is killed after 300; expected --load-timeout gpu_exact=660 or",
+        ),
+        (
             {"dcgm_parameters": "diagnostic.test_duration=soon"},
             "--dcgm-parameters has diagnostic.test_duration 'soon'; expected seconds",
         ),
@@ -124,6 +128,13 @@ def test_what_dcgmi_takes_after_p_is_taken_as_it_is(text: str) -> None:
 def test_longer_tests_of_dcgm_are_allowed_with_a_longer_deadline() -> None:
     longer = given(dcgm_parameters="diagnostic.test_duration=3000", load_timeout="dcgm_diag=4000")
     assert load_options(longer).deadline_s("dcgm_diag") == 4000
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({"exact_s": 600.0}, 780), ({"load_timeout": "90"}, 90)])
+def test_a_deadline_follows_the_time_for_exact_products_unless_it_is_given(
+    options: dict[str, object], seconds: float
+) -> None:
+    assert load_options(given(**options)).deadline_s("gpu_exact") == seconds
 
 
 def test_what_needs_a_folder_or_a_time_is_loaded_only_where_that_is_named() -> None:

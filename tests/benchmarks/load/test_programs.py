@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +280,15 @@ def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPa
     node = Node(collector_s=600.0)
     run = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
     assert (run.exit, run.why_not if run.mb_per_s is None else "") == (0, "")
+
+
+def test_a_librarys_many_warnings_cut_off_neither_the_first_of_them_nor_the_row_behind_them() -> None:
+    warnings = [b"libfabric:7:efa:core:warn(): no huge pages\n" * 20] * 5
+    row = b"1m      200     =200     400m        0.57s   3653.77     286.98       0.00\n"
+    program = SimpleNamespace(chunks=lambda _: iter([b"libfabric:7:efa:fork\n", *warnings, row]))
+    output, has_ended = programs.communicate(program, 1.0)  # type: ignore[arg-type]
+    assert (output.startswith("libfabric:7:efa:fork"), len(output), has_ended) == (True, programs.MAX_WORDS, True)
+    assert PingpongRun({"domain": "d", "exit": 0, "output": output, "server": ""}).mb_per_s == 3653.77
 
 
 @needs_fi_pingpong

@@ -73,6 +73,8 @@ BERT = [[80.5, "BERT: Error records from previous boot:"], [80.6, "[Hardware Err
     [
         ({}, Verdict.PASS, ""),
         ({"seconds": 2.0}, Verdict.INCOMPLETE, "stress-ng ran for 2.0 s; expected 60"),
+        ({"cores": 2, "online": 192}, Verdict.INCOMPLETE, "2 of 192 CPUs were stressed; expected all of them"),
+        ({"cores": 192, "online": 192}, Verdict.PASS, ""),
         ({"output": ""}, Verdict.INCOMPLETE, "reports no bogo operations for cpu, vm"),
         ({"exit": 9}, Verdict.INCOMPLETE, "ended with 9 (which its manual does not explain)"),
         ({"exit": -11, "output": ""}, Verdict.INCOMPLETE, "it printed nothing; expected 0"),

@@ -214,12 +214,20 @@ def loopback(*mb_per_s: float | None) -> dict[str, Any]:
     return {"domains": runs}
 
 
+def unread(exchanges: dict[str, Any], at: int) -> dict[str, Any]:
+    """The same with one that ended well and whose row is cut off."""
+    exchanges["domains"][at]["output"] = "libfabric:7:efa:core:warn(): no huge pages\n"
+    return exchanges
+
+
 @pytest.mark.parametrize(
     ("exchanges", "count", "verdict", "message"),
     [
         (loopback(3600, 3600, 3500), 2, PASS, ""),
         (loopback(3600, 3600, 900), 2, CONCERN, "d2 900 MB/s; expected at least"),
         (loopback(3600, None, 3600), 2, FAIL, "no exchange through d1"),
+        (unread(loopback(3600, 3600), 1), 2, INCOMPLETE, "d1: no row of bandwidth in what fi_pingpong printed"),
+        (unread(loopback(3600, 3600, None), 1), 2, FAIL, "no exchange through d2"),
         (loopback(), 2, INCOMPLETE, "libfabric offers no EFA domain; expected one for each device"),
         (Collected(Status.ABSENT), 2, INCOMPLETE, "expected EFA's software on the host"),
         (Collected(Status.ABSENT), 0, NA, "no EFA device on this node"),

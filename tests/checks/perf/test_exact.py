@@ -98,6 +98,11 @@ def test_products_that_are_too_small_for_all_of_a_gpu_are_no_pass() -> None:
     assert "GPU 3: products of 512 x 512 keep 8 of 132 SMs busy" in result.message
 
 
+def test_no_more_bits_than_a_node_names_are_not_taken_for_all_that_differ() -> None:
+    result = of_gpus(on_gpu(3, "float32", wrong("row 5, column 9", [*range(8)], 0)))
+    assert "row 5, column 9, bits 0, 1, 2, 3, 4, 5, 6, 7 or more (wide by narrow; 0 of 8 times again)" in result.message
+
+
 def everywhere(*errors: dict[str, Any]) -> tuple[Change, ...]:
     """The same type is wrong on all GPUs."""
     return tuple(on_gpu(gpu, "float16", *errors) for gpu in range(8))
@@ -110,6 +115,28 @@ def test_a_type_that_every_gpu_has_wrong_each_time_is_a_matter_of_its_library_an
     assert of_gpus(*everywhere(STUCK, wrong("row 5, column 9", [3], 0))).verdict is FAIL
     one_more = of_gpus(*everywhere(STUCK), on_gpu(2, "int8", STUCK))
     assert (one_more.verdict, "GPU 2, int8: 1 wrong" in one_more.message) == (FAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ((STUCK, STUCK), Verdict.CONCERN),
+        ((STUCK,), FAIL),  # of two nodes, one may only say so
+        ((STUCK, None), FAIL),
+        ((STUCK, wrong("row 5, column 9", [3], 0)), FAIL),
+    ],
+)
+def test_a_type_that_the_only_gpu_of_every_node_has_wrong_each_time_is_a_matter_of_its_library(
+    others: tuple[dict[str, Any] | None, ...], verdict: Verdict
+) -> None:
+    values = {}
+    for number, error in enumerate((STUCK, *others), 1):
+        printed = json.loads(exact(on_gpu(0, "float16", *filter(None, [error]))))["gpus"]
+        values[f"gpu{number:03}"] = {"gpus": 1, **ran(json.dumps({**printed, "gpus": printed["gpus"][:1]}))}
+    result = evaluated("gpu.gpu_exact", "gpu_exact", values, gpus=1)
+    assert result.verdict is verdict, result.message
+    if verdict is Verdict.CONCERN:
+        assert "float16: wrong each time on every GPU of 3 nodes (first lane 9 of 32" in result.message
 
 
 @pytest.mark.parametrize("count", [0, "some", None])
@@ -231,6 +258,14 @@ def test_a_type_that_no_core_multiplied_is_no_pass_unless_processors_have_none(
     result = of_cores(no_products)
     assert result.verdict is verdict
     assert message in result.message
+
+
+def test_a_core_that_the_test_may_not_run_on_is_no_pass_and_hides_no_wrong_one() -> None:
+    """As in a job of Slurm that was given one CPU of its node."""
+    result = of_cores(cores=2, online=192)
+    assert (result.verdict, result.observed) == (INCOMPLETE, "2 of 192 CPUs were tested")
+    assert of_cores(on_core(77, "float32", STUCK), cores=2, online=192).verdict is FAIL
+    assert of_cores(cores=192, online=192).verdict is PASS
 
 
 def test_no_core_at_all_is_no_pass() -> None:

@@ -87,6 +87,33 @@ def test_what_a_rank_saw_before_it_hung_is_said() -> None:
     assert "GPU 0, 1, 2, 3, 4, 5, 6, 7: no answer in 150 s" in result.message
 
 
+def test_a_wrong_gpu_is_named_with_its_place_on_the_bus() -> None:
+    """Its number is another in a job that was given some of the GPUs, or once one before it is lost."""
+
+    def placed(report: dict[str, Any]) -> None:
+        for number in range(8):
+            address = f"0000:{number + 0x50:02x}:00.0"
+            report["steps"]["gpus"][number]["address"] = report["collectives"]["answers"][number]["address"] = address
+
+    result = exchanged(exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), placed)
+    assert "bit 9): GPU 5 (0000:55:00.0); expected every bit right" in result.message
+    result = exchanged(exchanged_wrong("all_to_all", 1, [6], (0, 4, 9)), placed)
+    assert "the link between GPU 1 (0000:51:00.0) and GPU 6 (0000:56:00.0); expected" in result.message
+    result = trained((trained_otherwise([6], "bfloat16", other_from=5), unsteady([2], "float32"), placed))
+    assert "GPU 6 (0000:56:00.0), bfloat16: from step 5 on another result" in result.message
+    assert "GPU 2 (0000:52:00.0), float32: other results when it repeats its steps" in result.message
+
+
+def test_no_more_bits_of_a_block_than_a_rank_names_are_not_taken_for_all_that_differ() -> None:
+    def many(report: dict[str, Any]) -> None:
+        for answer in report["collectives"]["answers"]:
+            for block in (block for operation in answer["operations"] for block in operation["wrong"]):
+                block["bits"] = [*range(8)]
+
+    result = exchanged(exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), many)
+    assert "12 elements from 512 on, bits 0, 1, 2, 3, 4, 5, 6, 7 or more): GPU 5;" in result.message
+
+
 def nothing_answered(report: dict[str, Any]) -> None:
     report["collectives"]["answers"] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from clusterproof.plugins.catalog import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.catalog.nvidia import severity_in_words
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
@@ -20,7 +22,7 @@ from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from clusterproof.plugins.suite.state import is_named
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran
-from tests.testbed.outputs import dcgm_json
+from tests.testbed.outputs import dcgm_json, nccom_log
 
 FAIL, CONCERN, INCOMPLETE, PASS, NA = (
     *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
@@ -39,11 +41,15 @@ bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
         ({"exit": 0, "output": PINGPONG, "server": ""}, 3653.77),
         ({"exit": 5, "output": PINGPONG, "server": ""}, None),
         ({"exit": None, "output": "", "server": "fi_getinfo: -61"}, None),
-        ({"exit": 0, "output": PINGPONG.partition("\n")[0], "server": ""}, None),
     ],
 )
 def test_an_exchange_has_a_row_and_a_good_end(data: dict[str, Any], speed: float | None) -> None:
     assert PingpongRun({"domain": "d", **data}).mb_per_s == speed
+
+
+def test_an_exchange_that_ended_well_without_a_row_is_not_known_to_have_failed() -> None:
+    with pytest.raises(Incomplete, match="d: no row of bandwidth"):
+        _ = PingpongRun({"domain": "d", "exit": 0, "output": PINGPONG.partition("\n")[0], "server": ""}).mb_per_s
 
 
 def test_every_floor_is_of_a_type_in_the_catalogue_and_has_a_source() -> None:
@@ -93,9 +99,19 @@ def test_a_captured_answer_of_dcgm_is_evaluated_as_if_it_had_been_run(file: str,
     assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).verdict is verdict
 
 
-def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
-    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), 205, "dcgmi diag -r 2 -j")})
-    assert (result.verdict, result.observed) == (INCOMPLETE, "every test passed, but dcgmi exited with status 205")
+@pytest.mark.parametrize("status", [205, -9])
+def test_a_pass_with_a_failing_exit_status_or_a_signal_is_no_pass(status: int) -> None:
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), status, "dcgmi diag -r 2 -j")})
+    assert (result.verdict, result.observed) == (
+        INCOMPLETE,
+        f"every test passed, but dcgmi exited with status {status}",
+    )
+    value = ran(nccom_log(), status, "nccom-test -r 64 allr")
+    result = evaluated("neuron.nccom", "nccom", {"gpu001": value}, "trn1.32xlarge")
+    assert (result.verdict, f"nccom-test exited with status {status}; expected 0" in result.message) == (
+        INCOMPLETE,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])
@@ -162,6 +178,90 @@ def test_the_exit_status_of_one_run_is_said_beside_the_warning_of_another() -> N
     assert result.verdict is INCOMPLETE
     assert "every test passed, but dcgmi exited with status 205; expected 0" in result.message
     assert "concern: memory on GPU 3: warn" in result.message
+
+
+BLOCKED = "The nouveau kernel module is loaded"
+
+
+def printed_by_dcgm(*results: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A run whose JSON has these results of the test `software`."""
+    category = {"category": "Deployment", "tests": [{"name": "software", "results": results, **more}]}
+    return ran(json.dumps({"DCGM Diagnostic": {"test_categories": [category]}}), 226, "dcgmi diag -r 1 -j")
+
+
+def of_gpu(number: int, status: str, *warnings: str) -> dict[str, Any]:
+    """The result of one GPU, as DCGM 4 prints it."""
+    return {"entity_group": "GPU", "entity_id": number, **of_all(status, *warnings)}
+
+
+def of_all(status: str, *warnings: str) -> dict[str, Any]:
+    """The same without a GPU, as in a test's summary."""
+    reported = [{"warning": warning, "error_severity": 2} for warning in warnings]
+    return {"status": status, **({"warnings": reported} if reported else {})}
+
+
+@pytest.mark.parametrize(
+    ("results", "summary", "message"),
+    [
+        ([of_gpu(0, "Pass"), of_gpu(1, "Pass")], of_all("Fail"), "software: fail"),
+        ([of_gpu(0, "Pass")], of_all("Fail", BLOCKED), f"software: fail (isolate: {{}}): {BLOCKED}"),
+        (
+            [of_gpu(0, "Fail")],
+            of_all("Fail", BLOCKED),
+            f"software on GPU 0: fail, software: fail (isolate: {{}}): {BLOCKED}",
+        ),
+        (
+            [of_gpu(0, "Fail", "row remapping")],
+            of_all("Fail", "row remapping"),  # since DCGM 4.5 it repeats what its GPUs report
+            "software on GPU 0: fail (isolate: {}): row remapping",
+        ),
+    ],
+)
+def test_what_dcgm_says_of_a_test_as_a_whole_counts_beside_its_gpus(
+    results: list[dict[str, Any]], summary: dict[str, Any], message: str
+) -> None:
+    value = printed_by_dcgm(*results, test_summary=summary)
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1)
+    isolate = severity_in_words(2).partition(": ")[2]
+    assert (result.verdict, result.message) == (FAIL, f"{message.format(isolate)}; expected every test to pass")
+
+
+def test_what_dcgm_warns_of_in_a_test_that_passes_is_a_concern() -> None:
+    """As where it found too little memory free to test (NVIDIA/DCGM#284)."""
+    value = {**printed_by_dcgm(of_gpu(0, "Pass", "too little memory")), "exit": 0}
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1)
+    assert result.verdict is CONCERN
+    assert result.message.startswith("software on GPU 0: pass (isolate: ")
+    assert result.message.endswith("): too little memory; expected no warning")
+
+
+def test_a_test_whose_gpus_all_pass_passes_as_a_whole() -> None:
+    value = {**printed_by_dcgm(of_gpu(0, "Pass"), test_summary=of_all("Pass")), "exit": 0}
+    assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}, gpus=1).verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"gpu_id": "3", "warnings": [{"warning": BLOCKED}]}, f"software on GPU 3: fail: {BLOCKED}"),
+        ({"gpu_id": 3, "warnings": [{"warnings": BLOCKED}]}, f"software on GPU 3: fail: {BLOCKED}"),
+        ({"gpu_id": -1, "warnings": [{"warnings": BLOCKED}]}, f"software: fail: {BLOCKED}"),
+        ({"gpu_ids": "0,3", "warnings": [{"warning": BLOCKED}]}, f"software on GPU 0, 3: fail: {BLOCKED}"),
+    ],
+)
+def test_the_gpu_and_the_message_of_dcgm_3_are_said_whatever_it_calls_them(
+    result: dict[str, Any], message: str
+) -> None:
+    """DCGM 3.3 has `gpu_id`, -1 for none; in tests of the deployment, `warnings` in place of `warning`."""
+    value = printed_by_dcgm({"status": "Fail", **result})
+    assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).message.startswith(f"{message}; expected every")
+
+
+def test_a_run_of_dcgm_3_that_names_only_the_gpu_that_fails_was_on_all_whose_devices_it_lists() -> None:
+    value = printed_by_dcgm({"status": "Fail", "gpu_id": 3})
+    listed = {**json.loads(value["output"]), "GPU Device IDs": ["2330"] * 8}
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": {**value, "output": json.dumps(listed)}})
+    assert result.message == "software on GPU 3: fail; expected every test to pass"
 
 
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])

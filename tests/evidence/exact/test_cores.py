@@ -26,6 +26,7 @@ def test_every_core_of_this_machine_computes_right(capsys: pytest.CaptureFixture
         ("scalar", "SHA-256", "memory"), report["cores"]
     )
     assert report["memory_mib"] == 8 * report["cores"]
+    assert report["cores"] == len(CORES) <= report["online"] == os.cpu_count()
 
 
 def test_a_dot_product_that_is_wrong_is_found_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

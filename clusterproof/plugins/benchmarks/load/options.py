@@ -93,6 +93,7 @@ MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3's limits; DCGM 4 allows 
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*){1,2})=(?P<value>[\w.,:/+-]+)", re.ASCII)
 DURATION = ".test_duration"
 BESIDE_S = 30  # overhead of a measurement beyond its requested duration
+BESIDE_EXACT_S = 60  # of exact products: loading PyTorch, and what is reserved of a run to end it and to report
 
 
 def dcgm_parameters(text: str) -> dict[str, str]:
@@ -123,20 +124,21 @@ def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
     return whole_s
 
 
-def require_time(level: int, parameters: str, stress_s: int, seconds: Mapping[str, float]) -> None:
+def require_time(level: int, parameters: str, stress_s: int, exact_s: float, seconds: Mapping[str, float]) -> None:
     """Reject what dcgmi would reject, and what these deadlines cut short. Raises ValueError naming the option."""
-    given = LoadOptions(dcgm_level=level, stress_s=stress_s, seconds=seconds)
+    given = LoadOptions(dcgm_level=level, stress_s=stress_s, exact_s=exact_s, seconds=seconds)
     try:
         tests_s = dcgm_tests_s(dcgm_parameters(parameters))
     except ValueError as why:
         raise ValueError(f"--dcgm-parameters {why}") from None
-    for flag, requested_s, collector in (
-        ("--dcgm-parameters", tests_s, "dcgm_diag"),
-        ("--stress-s", stress_s, STRESS),
+    for flag, requested_s, collector, beside_s in (
+        ("--dcgm-parameters", tests_s, "dcgm_diag", BESIDE_S),
+        ("--stress-s", stress_s, STRESS, BESIDE_S),
+        ("--exact-s", 0 if exact_s == EXACT_S else exact_s, "gpu_exact", BESIDE_EXACT_S),
     ):
         killed_after_s = given.deadline_s(collector)
-        if requested_s and requested_s + BESIDE_S > killed_after_s:
+        if requested_s and requested_s + beside_s > killed_after_s:
             raise ValueError(
                 f"{flag} asks for {requested_s:g} s, and {collector} is killed after {killed_after_s:g}; "
-                f"expected --load-timeout {collector}={requested_s + BESIDE_S:g} or more"
+                f"expected --load-timeout {collector}={requested_s + beside_s:g} or more"
             )

@@ -84,7 +84,7 @@ HERE = "127.0.0.1"
 DOMAIN = re.compile(r"^ *domain: (\S{1,100}) *$", re.MULTILINE)
 INFO_S, LISTEN_S, EXCHANGE_S, LINGER_S = 20.0, 3.0, 8.0, 1.0
 LOOK_S = 0.02
-MAX_WORDS = 2000  # of the output of either end
+MAX_WORDS = 2000  # of the output of either end, half of them the last: the result is behind a library's warnings
 MAX_DOMAINS = 64
 LISTENING = "0A"  # in /proc/net/tcp
 
@@ -120,7 +120,8 @@ def communicate(tool: Tool, timeout_s: float) -> tuple[str, bool]:
     has_ended = True
     try:
         for chunk in tool.chunks(timeout_s):
-            output += chunk[: MAX_WORDS - len(output)]
+            output += chunk
+            del output[MAX_WORDS // 2 : -MAX_WORDS // 2]
     except Broke:
         has_ended = False
     return output.decode("utf-8", "replace"), has_ended
@@ -153,7 +154,7 @@ def listens(table: str, port: str) -> bool:
     return any(row[1].endswith(port) and row[3] == LISTENING for row in fields[1:])
 
 
-MIB = 1024 * 1024
+KIB, MIB = 1024, 1024 * 1024  # the former in fio's `io_bytes` before version 3, which added `io_kbytes`
 JOBS = 8  # threads of one process: fio's worker processes leave its group, and would outlive the collector
 FILE_MIB = 4096  # maximum that they write together, and then read
 RUN_S = 20  # maximum for writing, and for reading
@@ -207,7 +208,8 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(jobs, list) or len(jobs) != JOBS:
         raise Broke(f"fio reported nothing about its {JOBS} jobs")
-    return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]
+    done = [job[direction] for job in jobs]
+    return [{"bytes": of["io_bytes"] * (1 if "io_kbytes" in of else KIB), "ms": of["runtime"]} for of in done]
 
 
 def total(jobs: list[dict[str, int]]) -> dict[str, object]:

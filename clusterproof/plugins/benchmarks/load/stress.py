@@ -8,7 +8,7 @@ import time
 from clusterproof.plugins.agent.reading import NO_CURSOR, Broke, Node
 from clusterproof.plugins.agent.tools import Tool, find
 from clusterproof.plugins.benchmarks.load.tool import ASK_S, END_S, MAX_OUTPUT_BYTES, environment, named
-from clusterproof.plugins.evidence.exact.on_node.cores import available_bytes
+from clusterproof.plugins.evidence.exact.on_node.cores import available_bytes, online_cpus
 from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 
 MIB = 1 << 20
@@ -42,6 +42,7 @@ def stress_ng(node: Node) -> object:
         "output": output.decode("utf-8", "replace"),
         "seconds": round(time.monotonic() - began, 3),
         "cores": cores,
+        "online": online_cpus(),
         "memory_mib": memory_mib,
         "budget_s": budget_s,
         **logged(log),

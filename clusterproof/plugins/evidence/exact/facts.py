@@ -8,6 +8,7 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, TypeVar
 from clusterproof.plugins.core.verdict import Recording, part
+from clusterproof.plugins.evidence.exact.on_node.locations import MAX_BITS
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -24,6 +25,8 @@ from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 T = TypeVar("T")
+WRONG, RIGHT = "wrong", "right"
+FEWEST = 3  # nodes that show a library's fault, as any one of them may say what is not so
 TILE = 256 * 128  # elements that one block of threads computes, at most
 
 
@@ -35,6 +38,17 @@ def small_numbers(data: object) -> tuple[int, ...]:
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
     """A decoder like `every`, except that an invalid entry does not affect others: it counts as not reported."""
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
+
+
+def bits_in_words(bits: tuple[int, ...]) -> str:
+    """`bit 3`, `bits 3, 4`; `bits 0, 1, 2, 3, 4, 5, 6, 7 or more`, as a node names no more."""
+    more = " or more" if len(bits) >= MAX_BITS else ""
+    return f"bit{'s' if len(bits) > 1 else ''} {listed(map(str, bits))}{more}"
+
+
+def gpu_called(number: int, address: str | None) -> str:
+    """A GPU by its number, which depends on those that a process is given, and its place on the PCI bus if known."""
+    return f"GPU {number} ({address})" if address else f"GPU {number}"
 
 
 @record
@@ -60,7 +74,7 @@ class WrongResult(Reported):
     @property
     def description(self) -> str:
         """`row 5, column 9, bit 3 (wide by narrow; 8 of 8 times again, always alike)`."""
-        differing = f", bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}" if self.bits else ""
+        differing = f", {bits_in_words(self.bits)}" if self.bits else ""
         repeated = f"{self.again} of {self.of} times again" if self.of else "not repeated"
         same_value = ", always alike" if self.alike and self.again == self.of else ""
         changed = "; its operands changed in memory" if self.operands_changed else ""
@@ -131,19 +145,43 @@ class GpuExact(Reported):
         return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
 
 
-def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]]:
-    """By type, what is wrong on each of several GPUs, each time: a library's fault, as no two GPUs break alike."""
+def wrong_by_type(gpus: Iterable[ExactGpu]) -> Mapping[str, list[tuple[WrongResult, ...]]]:
+    """By type, what each of these GPUs that multiplied it has wrong."""
     by_type: dict[str, list[tuple[WrongResult, ...]]] = {}
     with Recording():  # the check reports what cannot be read of it
         for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
             with part:
                 if kind.products or kind.wrong:
                     by_type.setdefault(kind.type, []).append(kind.wrong)
+    return by_type
+
+
+def are_steady(wrong_by_gpu: Iterable[tuple[WrongResult, ...]]) -> bool:
+    """Whether each of these GPUs is wrong, each time."""
+    return all(of_gpu and all(wrong.is_steady for wrong in of_gpu) for of_gpu in wrong_by_gpu)
+
+
+def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]]:
+    """By type, what is wrong on each of several GPUs, each time: a library's fault, as no two GPUs break alike."""
     return {
         name: [wrong for of_gpu in wrong_by_gpu for wrong in of_gpu]
-        for name, wrong_by_gpu in by_type.items()
-        if len(wrong_by_gpu) > 1 and all(of_gpu and all(wrong.is_steady for wrong in of_gpu) for of_gpu in wrong_by_gpu)
+        for name, wrong_by_gpu in wrong_by_type(gpus).items()
+        if len(wrong_by_gpu) > 1 and are_steady(wrong_by_gpu)
     }
+
+
+def votes_on_types(gpus: Iterable[ExactGpu]) -> Mapping[str, str | None]:
+    """By type, whether every GPU of a node has it wrong, each time."""
+    return {name: WRONG if are_steady(of_gpus) else RIGHT for name, of_gpus in wrong_by_type(gpus).items()}
+
+
+def wrong_on_nodes(votes_of_nodes: Iterable[Mapping[str, str | None]]) -> Mapping[str, int]:
+    """The types that every GPU of every node has wrong, each time, with the number of these nodes; of a few, none."""
+    votes: dict[str, list[str | None]] = {}
+    for votes_of_node in votes_of_nodes:
+        for name, vote in votes_of_node.items():
+            votes.setdefault(name, []).append(vote)
+    return {name: len(of_type) for name, of_type in votes.items() if len(of_type) >= FEWEST and {*of_type} == {WRONG}}
 
 
 def multiplied_by(gpus: Iterable[ExactGpu]) -> frozenset[tuple[str, str]]:
@@ -185,7 +223,8 @@ class CoreResults(Reported):
                     wrong_by_type[kind.type] = wrong
         return wrong_by_type
 
-    cores = Field(integer)
+    cores = Field(integer)  # that the test could run on
+    online = Field(optional(integer))  # of the node; 0 if not known, None in older recordings
     types = Field(every_alone(TypeProducts))
     wrong = Field(every_alone(WrongResult))
     errors = Field(objects_as(CoreError))

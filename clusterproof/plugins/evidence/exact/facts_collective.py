@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import part
-from clusterproof.plugins.evidence.exact.facts import every_alone, small_numbers
+from clusterproof.plugins.evidence.exact.facts import bits_in_words, every_alone, gpu_called, small_numbers
 from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -48,7 +48,7 @@ class WrongBlock(Reported):
         location = f"{number_of(self.elements, 'element')} from {self.first} on"
         if self.how:
             return f"{location}, {self.how}{'' if self.other is None else f' {self.other}'}"
-        return f"{location}, bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}"
+        return f"{location}, {bits_in_words(self.bits)}"
 
 
 @record
@@ -74,6 +74,7 @@ class RankResult(Reported):
     rank = Field(optional(integer))
     rounds = Field(integer)
     gb_per_s = Field(number)
+    address = Field(optional(text))  # of its GPU on the PCI bus
     error = Field(optional(text))  # why it ran no more operations
     _made = Field(optional(every_alone(OperationResult)), "operations")
 
@@ -160,14 +161,24 @@ def wrong_blocks(node: NodeResult) -> list[Block]:
     return blocks
 
 
+def addresses_of(node: NodeResult) -> Iterator[tuple[int, str | None]]:
+    """The ranks of a node with the addresses of their GPUs."""
+    answers = enumerate(known(lambda: node.answered, ()))
+    return each(answers, lambda numbered: (node.number(numbered[0]), numbered[1].address))
+
+
 @record
 class Blame:
-    """What was wrong on the ranks of these nodes, and the suspects; `names` are in the order of ranks."""
+    """What was wrong on the ranks of these nodes, and the suspects; `names` are in the order of ranks.
+
+    `addresses` are those of ranks' GPUs on the PCI bus, as far as they are known.
+    """
 
     blocks: tuple[Block, ...]
     names: tuple[str, ...]
     of_each_node: int
     suspects: tuple[Suspect, ...]
+    addresses: Mapping[int, str | None]
 
     @classmethod
     def of(cls, nodes: Sequence[NodeResult], names: Sequence[str] = ("this node",)) -> Blame:
@@ -182,7 +193,8 @@ class Blame:
             for block in blocks
             if block.receiver in there and (block.sender is None or block.sender in there)
         ]
-        return cls(tuple(blocks), tuple(names), max(each_node, 1), suspects(seen(cells), ranks))
+        addresses = {rank: address for node in nodes for rank, address in addresses_of(node)}
+        return cls(tuple(blocks), tuple(names), max(each_node, 1), suspects(seen(cells), ranks), addresses)
 
     @property
     def description(self) -> str:
@@ -216,8 +228,9 @@ class Blame:
         return f"the NIC of {gpus[0]}" if suspect.kind == "NIC" else gpus[0]
 
     def _gpu(self, rank: int) -> str:
-        """`GPU 3` for one node; `GPU 3 of gpu007` for several."""
-        return f"GPU {rank % self.of_each_node}{f' of {self._node(rank)}' if len(self.names) > 1 else ''}"
+        """`GPU 3 (0000:53:00.0)` for one node; `GPU 3 (0000:53:00.0) of gpu007` for several."""
+        called = gpu_called(rank % self.of_each_node, self.addresses.get(rank))
+        return f"{called} of {self._node(rank)}" if len(self.names) > 1 else called
 
     def _node(self, rank: int) -> str:
         return self.names[rank // self.of_each_node]

@@ -89,6 +89,7 @@ class StepGpu(Reported):
     name = Field(text)
     sms = Field(integer)
     libraries = Field(texts)
+    address = Field(optional(text))  # on the PCI bus
     error = Field(optional(text))  # why it made no more
     _made = Field(optional(every_alone(TypeDigests)), "types")
 
@@ -116,6 +117,7 @@ class Steps:
     configuration: str
     digests: tuple[str, ...]
     is_steady: bool
+    address: str | None
 
     @property
     def vote(self) -> str:
@@ -156,7 +158,8 @@ class ExactStep(Reported):
             raise Incomplete(f"GPU {number}, {of_type.type}: steps were not repeated; expected the same ones again")
         software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))
         configuration = ", ".join((of_type.type, gpu.name, f"{gpu.sms} SMs", *software)).replace(BETWEEN, " ")
-        return Steps(number, of_type.type, configuration, of_type.digests, not of_type.differing)
+        address = known(lambda: gpu.address, None)
+        return Steps(number, of_type.type, configuration, of_type.digests, not of_type.differing, address)
 
 
 class Ballot:

@@ -117,8 +117,11 @@ class PingpongRun(Reported):
 
     @property
     def mb_per_s(self) -> float | None:
-        """10^6 bytes a second, None if no message came back."""
+        """10^6 bytes a second, None if no message came back. Raises Incomplete if it ended well without a speed."""
         row = _ROW.search(self.output)
+        if self.exit == 0 and not row:
+            seen = f"{self.domain}: no row of bandwidth in what fi_pingpong printed: {self.output[-MAX_OUTPUT:]!r}"
+            raise Incomplete(f"{seen}; expected one")
         return float(row[1]) if row and self.exit == 0 else None
 
     @property

@@ -21,12 +21,13 @@ from clusterproof.plugins.evidence.parsing import (
 _SECTION = re.compile(r"[|+]-----\s{1,4}([^|]{1,40}?)\s{1,4}-{2,40}")
 _END = re.compile(r"\+-{5,100}\+-{5,100}\+\s*\Z")
 _ROW = re.compile(r"\|([^|]{1,80})\|(.{0,400})\|\s*\Z")
+_ENTITY = r"(?P<kind>[A-Za-z][A-Za-z_]{1,11}?)\s?(?P<number>\d{1,3})"  # GPU0, CPU0, NvSwitch0
 _RESULT = re.compile(
-    r"(?:GPU\s?(?P<gpu>\d{1,3}):\s{0,4})?(?P<word>Pass|Fail|Warn|Skip|Not Run)\b"
+    rf"(?:{_ENTITY}:\s{{0,4}})?(?P<word>Pass|Fail|Warn|Skip|Not Run)\b"
     r"(?:\s{0,4}-\s{0,4}(?P<more>.{0,200}))?\s*\Z",
     re.IGNORECASE,
 )
-_NOTE = re.compile(r"(Warning|Error|Info)\b")
+_NOTE = re.compile(rf"(Warning|Error|Info)\b(?::\s{{0,4}}{_ENTITY}\Z)?")
 _GPUS = re.compile(r"\s*(?:All\s*|GPUs?:?[\s\d,]+)\Z", re.IGNORECASE)
 BAD = ("fail", "warn")
 MARGIN = 2  # blanks after the text of a full cell
@@ -68,7 +69,7 @@ class Table:
         elif kind := _NOTE.match(name):
             self._note = {"text": short(cell), "severity": None}
             if kind[1] != "Info":
-                self._annotated()["messages"].append(self._note)
+                self._annotated(_called(kind))["messages"].append(self._note)
         elif result := _RESULT.match(cell.strip()):
             self._result(name, result)
         elif not name and self._note is not None:
@@ -83,16 +84,21 @@ class Table:
         more = match["more"] or ""
         is_list = bool(_GPUS.match(more))
         self._note = None
-        self.tests[-1]["results"].append(
+        results, status = self.tests[-1]["results"], match["word"].lower()
+        if results and (results[0]["gpu"], results[0]["status"], status) == ("", "warn", "fail"):
+            status = "warn"  # DCGM 4 says so of the whole test only, and calls its entities failed
+        results.append(
             {
-                "gpu": match["gpu"] or gpus_in(more if is_list else more.partition(":")[0]),
-                "status": match["word"].lower(),
+                "gpu": _called(match) or gpus_in(more if is_list else more.partition(":")[0]),
+                "status": status,
                 "messages": [{"text": short(more), "severity": None}] if more and not is_list else [],
             }
         )
 
-    def _annotated(self) -> dict[str, Any]:
-        """The result that a warning is about: the last one that is not good; before any test, a failure by itself."""
+    def _annotated(self, entity: str) -> dict[str, Any]:
+        """The result that a warning is about: of the entity that it names, or the last one that is not good; before any
+        test, a failure by itself.
+        """
         if not self.tests:
             self.tests.append(
                 {
@@ -101,8 +107,17 @@ class Table:
                     "results": [{"gpu": "", "status": "fail", "messages": []}],
                 }
             )
-        results = self.tests[-1]["results"]
-        return next((result for result in reversed(results) if result["status"] in BAD), results[-1])
+        results: list[dict[str, Any]] = self.tests[-1]["results"]
+        named = [result for result in results if entity and result["gpu"] == entity]
+        bad = [result for result in results if result["status"] in BAD]
+        return (named or bad or results)[-1]
+
+
+def _called(match: re.Match[str]) -> str:
+    """The entity that a row of DCGM 4 names, as in the JSON: `3` for a GPU, `CPU 0`; empty where it names none."""
+    if not match["kind"]:
+        return ""
+    return match["number"] if match["kind"].upper() == "GPU" else f"{match['kind']} {match['number']}"
 
 
 MAX_TESTS = 256
@@ -110,6 +125,7 @@ MAX_RESULTS = 1024  # of one test
 MAX_MESSAGES = 16  # of one result
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4, and before
+NO_GPU = -1  # in place of a GPU's number
 STATUSES = ("pass", "fail", "warn", "skip", "not run")  # words of dcgmi in every version
 
 _HEADER = re.compile(r"^\|\s{0,4}Diagnostic\s{1,60}\|\s{0,4}Result", re.MULTILINE)
@@ -140,7 +156,9 @@ def read_json(text: str) -> Mapping[str, object]:
     tests = list(_tests(root))
     devices = [result["gpu"] for test in tests for result in test["results"]]
     named = {number for device in devices if device[:1].isdecimal() for number in device.split(", ")}
-    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=len(named) or None)
+    ids = document.get("GPU Device IDs")  # since DCGM 3.3, whose tests of the deployment name only a GPU that fails
+    count = max(len(named), len(ids) if isinstance(ids, list) else 0)
+    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=count or None)
 
 
 def _root(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -214,17 +232,26 @@ def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for category in [*objects(root.get("test_categories")), {"tests": root.get("tests")}]:
         for test in objects(category.get("tests")):
             results = [_result(result) for result in objects(test.get("results"))]
-            summary = test.get("test_summary")
-            if isinstance(summary, dict) and not results:
-                results.append(_result(summary))
+            results += _of_whole(test.get("test_summary"), results)
             yield {"name": short(test.get("name")), "category": short(category.get("category")), "results": results}
 
 
-def _result(entry: Mapping[str, Any]) -> dict[str, object]:
-    """One result: DCGM 4 names an entity, which may be a CPU; earlier ones have `gpu_ids`, a number or a list as
-    text.
+def _of_whole(summary: object, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What DCGM 4 says of a test as a whole, unless its entities say the same: some errors are of none of them."""
+    if not isinstance(summary, dict):
+        return []
+    whole = _result(summary)
+    reported = [message for result in results for message in result["messages"]]
+    whole["messages"] = [message for message in whole["messages"] if message not in reported]
+    return [whole] if whole["messages"] or all(result["status"] != whole["status"] for result in results) else []
+
+
+def _result(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One result: DCGM 4 names an entity, which may be a CPU; DCGM 3.3 has `gpu_id`, earlier ones `gpu_ids`: a number,
+    or a list as text.
     """
-    entity, kind = entry.get("gpu_ids", entry.get("entity_id", "")), entry.get("entity_group", "GPU")
+    named = [entry[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in entry and entry[key] != NO_GPU]
+    entity, kind = named[0] if named else "", entry.get("entity_group", "GPU")
     warnings = entry.get("warnings")
     word = short(entry.get("status")).strip().lower().replace("_", " ")
     return {
@@ -238,7 +265,8 @@ def _message(warning: object) -> dict[str, object]:
     if not isinstance(warning, dict):
         return {"text": short(warning), "severity": None}
     severity = warning.get("error_severity")
-    return {"text": short(warning.get("warning")), "severity": severity if type(severity) is int else None}
+    words = warning.get("warning", warning.get("warnings"))  # the latter in DCGM 3.3's tests of the deployment
+    return {"text": short(words), "severity": severity if type(severity) is int else None}
 
 
 FORMS = (

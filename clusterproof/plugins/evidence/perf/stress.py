@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, integer, number, text
+from clusterproof.plugins.evidence.field import Field, integer, number, optional, text
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.facts import lines, parse
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
@@ -31,6 +31,8 @@ class StressNg(ProgramRun):
     """One run; `memory_mib` is the memory of its workers, `budget_s` how long they had."""
 
     seconds = Field(number)
+    cores = Field(integer)  # with workers
+    online = Field(optional(integer))  # of the node; 0 if not known, None in older recordings
     memory_mib = Field(integer)
     budget_s = Field(integer)
     kernel_lost = Field(integer)  # records that were overwritten before they were read

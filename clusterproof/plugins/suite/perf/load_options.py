@@ -30,11 +30,12 @@ ANYWHERE = Path("/")
 def check_load_options(option: Options) -> None:
     """Reject invalid combinations, in any run. Raises pytest.UsageError."""
     check_loads(option)
-    if option.dcgm_parameters or option.stress_s:
+    if option.dcgm_parameters or option.stress_s or option.load_timeout:
         from clusterproof.plugins.benchmarks.load.options import require_time
 
+        seconds = timeouts(option.load_timeout)
         try:
-            require_time(option.dcgm_level, option.dcgm_parameters, option.stress_s, timeouts(option.load_timeout))
+            require_time(option.dcgm_level, option.dcgm_parameters, option.stress_s, option.exact_s, seconds)
         except ValueError as why:
             raise pytest.UsageError(str(why)) from None
 

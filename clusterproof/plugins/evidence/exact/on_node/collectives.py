@@ -31,6 +31,7 @@ from clusterproof.plugins.evidence.exact.on_node.exchanges import (
 )
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.products import address_of
 
 WHOLE = {NCCL: 1 << 25, GLOO: 1 << 15}  # elements that one rank sends: enough for all channels of NCCL
 MEETS_S = 60.0  # for all ranks to arrive
@@ -40,6 +41,7 @@ LEAVES_S = 10.0  # for the first rank to exit after the others
 NO_SUMS = ("tfloat32", "float8_e4m3fn", "float8_e5m2")  # sums that NCCL, or some of its versions, does not support
 TIMED = "float32"
 HANDLING = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")  # the latter before PyTorch 2.2
+CPU = "cpu"  # a device of PyTorch
 ENDS = "3"  # a rank exits without aborting: partial results would look like another's fault
 
 
@@ -68,7 +70,7 @@ def measured(request: dict[str, Any], change: Change = lambda _, collectives: co
         meet = _over_network(request["address"], request["port"]) if nodes > 1 else _in_file(f"{folder}/store")
 
         def job(local: int) -> Callable[[], Iterator[dict[str, Any]]]:
-            device = f"cuda:{local}" if backend == NCCL else "cpu"
+            device = f"cuda:{local}" if backend == NCCL else CPU
             group = RankPlace(node * local_ranks + local, nodes * local_ranks, device, length, request["seed"])
             return lambda: joined(group, backend, meet, request, change)
 
@@ -142,10 +144,10 @@ def exchanged(
     began, rounds, reported = time.monotonic(), 0, 0
     lasted: list[float] = []
     operations: dict[tuple[str, str], dict[str, Any]] = {}
+    own = {"rank": group.rank, "address": address_of(torch.cuda.current_device()) if group.device != CPU else ""}
 
     def answer() -> dict[str, Any]:
-        speed = _busbw(group, lasted)
-        return {"rank": group.rank, "rounds": rounds, "gb_per_s": speed, "operations": list(operations.values())}
+        return {**own, "rounds": rounds, "gb_per_s": _busbw(group, lasted), "operations": list(operations.values())}
 
     while rounds == 0 or _goes_on(group, rounds, time.monotonic() - began < budget_s, store):
         for kind in [*(kind for kind in kinds if kind.name not in NO_SUMS), None]:

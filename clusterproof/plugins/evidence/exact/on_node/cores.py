@@ -58,6 +58,7 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
             wrong += [(number, {"core": core, "type": of_type["type"], **each}) for number, each in wrong_of_type]
     return {
         "cores": len(cores),
+        "online": online_cpus(),
         "memory_mib": sum(answer.get("memory_mib", 0) for answer in answers.values()),
         "types": [{name: value for name, value in of_type.items() if name != "wrong"} for of_type in types.values()],
         "wrong": [of_type for _, of_type in sorted(wrong, key=itemgetter(0))[:MOST_WRONG]],
@@ -151,6 +152,13 @@ def _differences(region: Any, at: int, block: bytes) -> list[dict[str, Any]]:
     values = {"expected": hex(block[byte]), "got": hex(read[byte])}
     bits = [bit for bit in range(8) if (read[byte] ^ block[byte]) >> bit & 1]
     return [{"where": f"byte {at + byte} of what was written", "bits": bits, "again": again, "of": 8, **values}]
+
+
+def online_cpus() -> int:
+    """How many CPUs the kernel runs on, with those that this process is not given; 0 if that is not known."""
+    with suppress(OSError), open("/proc/stat", encoding="ascii") as file:
+        return sum(line.startswith("cpu") and line[3:4].isdecimal() for line in file)
+    return 0
 
 
 def available_bytes(root: str = "") -> int:

@@ -11,6 +11,7 @@ import torch
 from clusterproof.plugins.evidence.exact.on_node.examine import examine
 from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.products import address_of
 
 SIZES = (4096, 2048, 1024, 512)  # rows and columns: the largest has a thread block for each SM of any GPU
 BYTES_EACH = 48  # maximum GPU memory per element of a matrix of that size
@@ -51,12 +52,6 @@ def _computed(gpu: int, compute: Callable[[int], Found]) -> Found:
         return
     torch.cuda.set_device(gpu)
     about = torch.cuda.get_device_properties(gpu)
-    own = {"name": about.name, "sms": about.multi_processor_count, "address": address_of(about)}
+    own = {"name": about.name, "sms": about.multi_processor_count, "address": address_of(gpu)}
     for report in compute(gpu):
         yield {**own, **report}
-
-
-def address_of(about: Any) -> str:
-    """The PCI address of a GPU; empty if PyTorch does not report it."""
-    domain, bus, device = (getattr(about, f"pci_{part}_id", -1) for part in ("domain", "bus", "device"))
-    return "" if min(domain, bus, device) < 0 else f"{domain:04x}:{bus:02x}:{device:02x}.0"

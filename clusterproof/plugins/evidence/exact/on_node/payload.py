@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from clusterproof.plugins.evidence.exact.on_node.locations import MAX_BITS
 from clusterproof.plugins.evidence.exact.on_node.products import AS_INTEGERS, differing
 
 KEYS = 1 << 62
@@ -14,7 +15,6 @@ FACTORS = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)  # odd, a
 SHIFTS = (30, 27, 31)
 BITS = 64
 UNWRITTEN = -1  # in a buffer before anything arrives
-MAX_BITS = 8  # that are named
 FEWEST = 2  # wrong elements needed to determine their source
 MISSING, TWICE = "without that of rank", "counting twice that of rank"
 

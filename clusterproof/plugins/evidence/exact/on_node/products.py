@@ -231,6 +231,13 @@ def missing_of_gpu(kind: Kind, device: str) -> str:
     return f"compute capability {has[0]}.{has[1]}" if has < needs else ""
 
 
+def address_of(gpu: int) -> str:
+    """The PCI address of a GPU; empty if PyTorch does not report it."""
+    about = torch.cuda.get_device_properties(gpu)
+    domain, bus, device = (getattr(about, f"pci_{part}_id", -1) for part in ("domain", "bus", "device"))
+    return "" if min(domain, bus, device) < 0 else f"{domain:04x}:{bus:02x}:{device:02x}.0"
+
+
 def choose(unit: Unit) -> None:
     """Configure PyTorch for this unit: no TF32 in place of float32, no reduced-precision sums."""
     torch.set_float32_matmul_precision(unit.precision)
