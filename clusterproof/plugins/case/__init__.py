@@ -55,7 +55,7 @@ class Event:
     """A significant line in the job's output, or in what its scheduler or Kubernetes reports about it.
 
     `source` is `file:line`; `count` is of similar lines; `waited_s` is for how long the rank had waited by then, and
-    `wrote_s` for how long it continued to write.
+    `wrote_s` for how long it continued to write, `ran_s` of that before the end of another was reported.
     """
 
     sign: str
@@ -67,6 +67,7 @@ class Event:
     count: int = 1
     waited_s: float = 0.0
     wrote_s: float = 0.0
+    ran_s: float = 0.0
 
     @property
     def row(self) -> Sign:
