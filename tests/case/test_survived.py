@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.report import rows
-from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, XID_79, case_of
 
 GOES_ON = "2026-03-01 07:59:{second:02d},000 INFO: trainer: loss 2.31\n"
 WARNED = (
@@ -150,3 +150,20 @@ def test_an_exception_behind_such_a_block_is_read(block: str, tmp_path: Path) ->
 def test_a_child_that_cannot_read_its_own_program_is_code(tmp_path: Path) -> None:
     own = CHILD.format(exception="AttributeError: Can't get attribute 'Shards' on <module '__main__'>")
     assert case_of(tmp_path, {"slurm-77.out": own}).verdict.cause == "code"
+
+
+@pytest.mark.parametrize(
+    ("error", "standing"),
+    [
+        ("OSError: [Errno 24] Too many open files", "supported"),
+        ("RuntimeError: Call to posix_fallocate failed", "supported"),
+        ("RuntimeError: CUDA error: out of memory", "established"),
+        ("RuntimeError: CUDA error: unknown error", "established"),
+    ],
+)
+def test_a_limit_that_a_rank_reached_does_not_bear_out_a_broken_gpu(error: str, standing: str, tmp_path: Path) -> None:
+    late = CUDA_OF_3.replace("08:00:02,100", "08:01:30,100").replace(
+        "RuntimeError: CUDA error: unspecified launch failure", error
+    )
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS + late})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.standing) == ("hardware", ("gpu003",), standing)
