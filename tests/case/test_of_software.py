@@ -272,3 +272,14 @@ def test_an_adapter_that_stopped_is_not_said_to_be_a_peer_that_ended(event: str,
     verdict = case_of(tmp_path, {"train.log": output}).verdict
     assert verdict.cause == "network"
     assert verdict.why.startswith("a network adapter of this process's node stopped with an error of its own")
+
+
+@pytest.mark.parametrize(
+    "event", ["client reregistration", "port active", "SM change", "LID change", "GID table change"]
+)
+def test_what_a_subnet_manager_tells_every_node_is_no_error_of_one(event: str, tmp_path: Path) -> None:
+    told = f"gpu003:815:864 [0] transport/net_ib.cc:80 NCCL WARN NET/IB : mlx5_4:1 Got async event : {event}\n"
+    case = case_of(tmp_path / "waits", {"train.log": told})
+    assert (case.collected.events, case.verdict.suspects) == ((), ())
+    own = "2026-03-01 08:00:00,100 KeyError: 'duration'\n"
+    assert case_of(tmp_path / "raises", {"rank_3.log": told + own}).verdict.cause == "code"
