@@ -75,6 +75,11 @@ from tests.case.files import case_of
             "a rank got no Neuron device",
         ),
         (
+            "n1:3:4 [0] NCCL WARN NET/OFI Request 0x7f2c completed with error. RC: 21. Error: 4 (x). Completed length",
+            "unknown",
+            "EFA reports an error of a request",
+        ),
+        (
             "libfabric:45:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: Invalid address",
             "unknown",
             "EFA reports an error of a request",
