@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.catalog.causes import sign_of
+from clusterproof.plugins.catalog.causes import RESOURCES, limits, sign_of
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.record import replace
@@ -17,6 +17,7 @@ LOOKED_AT = 200_000  # characters
 RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
+EXTERN = "extern"  # a step of what is not the job's program, such as logins
 SUCCEEDED = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
 _PAIR = re.compile(rf"(?:^|\s)([A-Za-z]\w{{0,40}})=(\S{{1,{LOOKED_AT}}})")  # a list of nodes may be long
 _NUMBERS = re.compile(
@@ -61,11 +62,19 @@ def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
     if is_forged(text):
         return ()
     parts: dict[str, list[Record]] = {}
-    for fields in _records(_record(text)[:LOOKED_AT]):
+    own = _record(text)[:LOOKED_AT]
+    for fields in _records(own, _ROW):
         job, events = _job(dict(reversed(list(fields))), source, clock)  # later ones may be user text
         if job.number:
             parts.setdefault(job.number.partition("+")[0], []).append((job, events))
-    return tuple(_merged_parts(number, records) for number, records in parts.items())
+    steps: dict[str, list[Mapping[str, str]]] = {}
+    for fields in _records(own, _STEP_ROW):
+        row = dict(reversed(list(fields)))
+        steps.setdefault(re.split(r"[+.]", row.get("JobID", "").strip())[0], []).append(row)
+    return tuple(
+        (job, (*events, *_out_of_memory(job, steps.get(job.number, ()), source, clock)))
+        for job, events in (_merged_parts(number, records) for number, records in parts.items())
+    )
 
 
 def of_one_job(records: Iterable[Record], number: str) -> tuple[list[Record], list[str]]:
@@ -157,19 +166,34 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
     return job, (Event(sign.name, state_in_words, source, ended, job.nodes[0] if _is_one_failed(job, state) else ""),)
 
 
+def _out_of_memory(job: Job, steps: Iterable[Mapping[str, str]], source: str, clock: Clock) -> Iterator[Event]:
+    """Steps killed at their memory limit as the job failed: the job's own state is that of its script."""
+    for fields in steps if job.state == "FAILED" and job.ran.ends is not None else ():
+        step = fields.get("JobID", "").strip().rpartition(".")[2]
+        state = _STATE.match(fields.get("State", ""))
+        sign = sign_of("scheduler", f"JobState={state[0]}") if state else None
+        ended = clock.of(fields.get("End", ""))
+        late = job.ran.ends - limits().teardown_s
+        is_of_end = ended.begins is not None and ended.begins >= late
+        if step != EXTERN and sign and sign.cause == RESOURCES and is_of_end:
+            nodes = _nodes(fields.get("NodeList", ""))
+            words = f"Slurm: step {step}: {state[0] if state else ''}"
+            yield Event(sign.name, words, source, ended, nodes[0] if len(nodes) == 1 else "")
+
+
 def _is_one_failed(job: Job, state: str) -> bool:
     return state == "NODE_FAIL" and len(job.nodes) == 1
 
 
-def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
-    """The fields of each job, by sacct's names."""
+def _records(text: str, form: re.Pattern[str]) -> Iterator[Iterator[tuple[str, str]]]:
+    """The fields of each job, or of each of their steps, by sacct's names."""
     if text.lstrip().startswith("JobId="):
-        yield from map(_of_scontrol, blocks(text))
+        yield from map(_of_scontrol, blocks(text) if form is _ROW else ())
         return
     lines = _lines(text)
     if not lines or not _HEAD.match(lines[0]):
         return
-    for row in filter(_ROW.match, lines[1:]):  # of jobs themselves: steps have a point in their id
+    for row in filter(form.match, lines[1:]):  # steps have a point in their id
         if "|" in lines[0]:
             yield zip(lines[0].split("|"), row.split("|"), strict=False)
         else:
