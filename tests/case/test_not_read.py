@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from clusterproof.plugins.case import kubernetes, pods
+from clusterproof.plugins.case import Span, kubernetes, pods
 from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
@@ -268,5 +268,5 @@ def test_nodes_of_a_job_that_are_not_asked_are_counted(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(kubernetes, "MAX_NODES", 1)
     builder = CaseBuilder(nodes_of_pods={"a": "a.x", "b": "b.x", "c": "c.x"})
-    kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(None)
+    kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(Span())
     assert "whether 2 more of its nodes are ready: 1 are asked" in builder.missing
