@@ -31,9 +31,9 @@ NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
 _OWNER = re.compile(r"^\s{0,12}UserId=[^\n]{1,256}?\((\d{1,10})\)(?= GroupId=|\s*$)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
-_UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
-_SILENT = re.compile(r"not respon", re.IGNORECASE)
+_SILENT = re.compile(r"not respon|unexpectedly rebooted", re.IGNORECASE)
+_MARKED = re.compile(r"gres/\S{1,40} count (?:reported lower|too low)|Action:(?:Reboot|Replace)$", re.IGNORECASE)
 _PROLOG = re.compile(r"prolog error", re.IGNORECASE)
 PROLOG_FAILED = "prolog_failed"  # a sign
 
@@ -77,7 +77,7 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ru
     builder.settle(number)
     known = builder.jobs[before:]
     if not known:
-        is_unknown = (shown and _UNKNOWN.search(record)) or (not kept and not _rows(row))
+        is_unknown = (shown and "invalid job id" in record.lower()) or (not kept and not _rows(row))
         answers = f"scontrol: {_line(record)}; sacct: {_line(row)}"
         if is_unknown:
             raise CaseError(f"Slurm knows no job {number}: {answers}")
@@ -132,9 +132,11 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query:
 
 
 def _lost_by(state: str, why: str) -> str:
-    """The sign for Slurm's own reason; empty if a node is up, or a person drained it."""
+    """The sign for Slurm's own reason, or HyperPod's; empty if a node is up, or a person drained it."""
     if "drain" in state and _PROLOG.match(why):  # since 24.11 a resumed node keeps its reason
         return PROLOG_FAILED
+    if ("drain" in state or "inval" in state or is_down(state)) and _MARKED.match(why):
+        return "node_marked"
     return "node_failed" if is_down(state) and _SILENT.search(why) else ""
 
 
