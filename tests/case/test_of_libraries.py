@@ -138,6 +138,12 @@ def test_why_a_container_did_not_start_stands_before_that_it_did_not(tmp_path: P
             "InductorError: CalledProcessError: Command '['/usr/bin/gcc', '-lcuda']' returned non-zero exit status 1",
             "code",
         ),
+        ("RuntimeError: DDP expects same model across all ranks, but Rank 3 has 9 params, while rank 0 has 8", "code"),
+        (
+            "RuntimeError: DDP expects same model across all ranks, but Rank 3 has 9, rank 0 inconsistent 0 params",
+            "unknown",
+        ),
+        ("RuntimeError: Expected to mark a variable ready only once. This error is caused by one of", "code"),
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "code"),
         ("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", "code"),
         ("RuntimeError: CUDA error: device kernel image is invalid", "unknown"),
