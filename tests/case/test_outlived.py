@@ -111,6 +111,18 @@ def test_the_memory_limit_of_another_group_killed_no_process_of_this_job(
     assert (case.verdict.cause, case.verdict.nodes) == (cause, ("gpu003",) if cause == "resources" else ())
 
 
+@pytest.mark.parametrize(("components", "cause"), [(("77",), "unknown"), (("77+0", "77+1"), "resources")])
+def test_a_component_of_a_job_has_a_control_group_of_its_own(
+    components: tuple[str, ...], cause: str, tmp_path: Path
+) -> None:
+    row = "|FAILED|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu[001-004]\n"
+    record = "JobID|State|ExitCode|Start|End|NodeList\n" + "".join(f"{name}{row}" for name in components)
+    own = "2026-03-01 08:00:01,000 srun: error: gpu003: task 3: Killed\n"
+    log = OOM_OF.format(group="/system.slice/slurmstepd.scope/job_78")
+    files = {"slurm-77.out": own, "sacct.txt": record, "gpu003-dmesg.txt": log}
+    assert case_of(tmp_path, files).verdict.cause == cause
+
+
 @pytest.mark.parametrize(
     ("group", "cause"),
     [

@@ -109,8 +109,7 @@ def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
     begins = _BEGINS.search(text)  # after a command's warnings
     records = scheduler.read(text[begins.start() :], name, clock) if begins else ()
     if records:
-        builder.records.extend(records)
-        builder.count("record of Slurm")
+        builder.take_records(records, text)
 
 
 def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query: Ask, ended: float | None) -> None:
