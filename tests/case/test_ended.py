@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.case import CaseError
+from clusterproof.plugins.case.period import of_slurm
 from clusterproof.plugins.case.slurm import ended_jobs
 from tests.case.all_jobs import NOW, Named, Slurm, row
 from tests.case.files import case_of
@@ -77,3 +79,15 @@ def test_a_step_killed_at_its_memory_limit_says_why_the_job_failed(
 ) -> None:
     record = STEPS_OF_JOB.format(job=job, step=step, end=end)
     assert case_of(tmp_path, {"sacct.txt": record}).verdict.cause == cause
+
+
+def test_the_steps_and_nodes_of_a_job_count_in_a_period_as_they_do_alone() -> None:
+    class Drained(Slurm):
+        def __call__(self, command: Sequence[str]) -> tuple[int, str]:
+            rows = "gpu001|drained|2026-03-01T09:00:00|Prolog error\ngpu002|idle|Unknown|none\n"
+            return (0, rows) if command[0] == "sinfo" else super().__call__(command)
+
+    slurm = Drained((row("71"), row("72", "CANCELLED"), row("73")))
+    slurm.steps = (row("71.0", "OUT_OF_MEMORY", hour=9), row("73.0", "FAILED", hour=9))
+    causes = {job.number: job.cause for job in of_slurm(0.0, NOW, None, 0.0, slurm).died}
+    assert causes == {"71": "resources", "72": "unknown", "73": "unknown"}

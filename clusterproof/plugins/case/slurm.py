@@ -26,15 +26,16 @@ LIMIT_S = 30.0  # for a controller that does not answer
 MAX_BYTES = 64 << 20  # of an answer: about 400,000 jobs
 UTC_ENVIRONMENT = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # all times are UTC
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
+ALL_COLUMNS = f"{COLUMNS},AllocTRES"
 NOT_INSTALLED = 127
 NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
 _OWNER = re.compile(r"^\s{0,12}UserId=[^\n]{1,256}?\((\d{1,10})\)(?= GroupId=|\s*$)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
+_OUT = re.compile(rf"{_DOWN.pattern}|drain|inval", re.IGNORECASE)
 _SILENT = re.compile(r"not respon|unexpectedly rebooted", re.IGNORECASE)
 _MARKED = re.compile(r"gres/\S{1,40} count (?:reported lower|too low)|Action:(?:Reboot|Replace)$", re.IGNORECASE)
-_PROLOG = re.compile(r"prolog error", re.IGNORECASE)
 PROLOG_FAILED = "prolog_failed"  # a sign
 
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
@@ -132,11 +133,11 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query:
 
 def _lost_by(state: str, why: str) -> str:
     """The sign for Slurm's own reason, or HyperPod's; empty if a node is up, or a person drained it."""
-    if "drain" in state and _PROLOG.match(why):  # since 24.11 a resumed node keeps its reason
+    if "drain" in state and why.lower().startswith("prolog error"):  # since 24.11 a resumed node keeps its reason
         return PROLOG_FAILED
-    if ("drain" in state or "inval" in state or is_down(state)) and _MARKED.match(why):
+    if is_out(state) and _MARKED.match(why):
         return "node_marked"
-    return "node_failed" if is_down(state) and _SILENT.search(why) else ""
+    return "node_failed" if _DOWN.search(state) and _SILENT.search(why) else ""
 
 
 def _is_of_another_time(sign: str, went: float | None, ended: float | None) -> bool:
@@ -146,9 +147,9 @@ def _is_of_another_time(sign: str, went: float | None, ended: float | None) -> b
     return abs(went - ended) > limits().lag_s if sign == PROLOG_FAILED else went - ended > limits().before_s
 
 
-def is_down(state: str) -> bool:
-    """Whether this state in sinfo means that a node is gone."""
-    return bool(_DOWN.search(state))
+def is_out(state: str) -> bool:
+    """Whether this state in sinfo means that a node is gone, or gets no jobs."""
+    return bool(_OUT.search(state))
 
 
 def _read_output(record: str, builder: CaseBuilder, offset_s: float, ended: float | None) -> None:
@@ -214,7 +215,7 @@ def ended_jobs(begins: float, ends: float, query: Ask) -> tuple[tuple[EndedJob, 
     Raises CaseError if Slurm does not answer.
     """
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
-    status, text = query(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
+    status, text = query(("sacct", "-a", "-X", "-P", "-S", since, "-o", ALL_COLUMNS))
     missing: list[str] = []
     listed = list(_of_sacct(text))
     if status:
