@@ -172,6 +172,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
         last=max(last, default=None),
+        lived=max((output.lived for output in builder.outputs if output.lived is not None), default=None),
         read=tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
         lacks=tuple(builder.lacks),
         cluster=builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),

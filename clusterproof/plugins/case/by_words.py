@@ -179,14 +179,14 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
     ]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
-    if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
-        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     if broken := [fact for fact in dated(case) if _breaks_long_before(fact, stop)]:
         nodes = tuple(dict.fromkeys(fact.node for fact in broken))
         finding = f"{broken[0].node}: {broken[0].words}"
         others = tuple(other for other in contradicting_evidence(case) if other != finding)
         reason = f"long before {stop.row.meaning}, {finding}; the job may have hung since"
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, stop, (), nodes, None, others)
+    if stop.sign == "time_limit" and (silent := silent_before(stop, case.lived)):
+        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=contradicting_evidence(case))
 

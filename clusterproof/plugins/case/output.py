@@ -49,6 +49,7 @@ class Output:
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
+    lived: float | None  # time of the last line that is about no end
     lagging: dict[int, str]  # ranks named in the report of a desync, and how
     ended: dict[int, str]  # ranks whose end a launcher reported first, and how
     timed_out: frozenset[int]  # ranks that report that they waited
@@ -125,7 +126,7 @@ class _Reader:
             if untold := self.untold.pop(rank, None):
                 self._forget(untold)
         sign = None if traceback_line.is_left_out else traceback_line.sign or sign_of("output", line)
-        self.last_lines.add(rank, self.stamp.begins if self.is_stamped else None, sign)
+        self.last_lines.add(rank, self.stamp if self.is_stamped else Span(), sign)
         if traceback_line.is_left_out:
             return
         self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
@@ -273,6 +274,7 @@ class _Reader:
             nodes_of_ranks=self.nodes,
             progress=self.progress,
             last=self.stamp.ends,
+            lived=self.last_lines.lived,
             lagging=self.lagging,
             ended=self.ended,
             timed_out=frozenset(self.timed_out),

@@ -13,13 +13,12 @@ from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import collect, files_of, read_files
 from clusterproof.plugins.case.log_file import node_of
-from clusterproof.plugins.case.scheduler import ended_between, has_completed
+from clusterproof.plugins.case.scheduler import FAILED, ended_between, has_completed
 from clusterproof.plugins.case.slurm import ALL_COLUMNS, NODES, Ask, EndedJob, ended_jobs, is_out, read_job, run_command
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.window import window
 
-FAILED = "FAILED"  # a job's state
 MAX_CASES = 2_000  # on one page
 MAX_KEPT = 1_000_000  # files in a folder with traces of many jobs
 _NAMED = re.compile(  # not a date: slurm-2026-11-27.out

@@ -38,6 +38,8 @@ def window(case: Collected) -> Span:
         earliest.append(case.job.ran.begins - lag_s)
     if case.progress is not None and case.progress <= shown + lag_s:
         earliest.append(case.progress - lag_s)
+        if all(event.row.cause == STOPPED for event in own):  # it may have hung since
+            earliest[0] = min(begins, case.progress - lag_s)
     return Span(max(earliest), shown + lag_s)
 
 

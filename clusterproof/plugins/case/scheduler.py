@@ -17,6 +17,7 @@ LOOKED_AT = 200_000  # characters
 RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
+FAILED = "FAILED"
 EXTERN = "extern"  # a step of what is not the job's program, such as logins
 SUCCEEDED = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
 _PAIR = re.compile(rf"(?:^|\s)([A-Za-z]\w{{0,40}})=(\S{{1,{LOOKED_AT}}})")  # a list of nodes may be long
@@ -174,13 +175,13 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
 
 def _out_of_memory(job: Job, steps: Iterable[Mapping[str, str]], source: str, clock: Clock) -> Iterator[Event]:
     """Steps killed at their memory limit as the job failed: the job's own state is that of its script."""
-    for fields in steps if job.state == "FAILED" and job.ran.ends is not None else ():
+    ends = job.ran.ends if job.state == FAILED else None
+    for fields in steps if ends is not None else ():
         step = fields.get("JobID", "").strip().rpartition(".")[2]
         state = _STATE.match(fields.get("State", ""))
         sign = sign_of("scheduler", f"JobState={state[0]}") if state else None
         ended = clock.of(fields.get("End", ""))
-        late = job.ran.ends - limits().teardown_s
-        is_of_end = ended.begins is not None and ended.begins >= late
+        is_of_end = None not in (ended.begins, ends) and (ended.begins or 0) >= (ends or 0) - limits().teardown_s
         if step != EXTERN and sign and sign.cause == RESOURCES and is_of_end:
             nodes = _nodes(fields.get("NodeList", ""))
             words = f"Slurm: step {step}: {state[0] if state else ''}"

@@ -185,23 +185,27 @@ class Steps:
         return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in steps_of_ranks)
 
 
-@record
 class LastLines:
     """When each rank of a file wrote its last line, and its last before the end of another was reported."""
 
-    wrote: dict[int | None, float] = field(default_factory=dict)
-    ran: dict[int | None, float] = field(default_factory=dict)
-    ended: set[int | None] = field(default_factory=set)  # ranks that report such an end
+    def __init__(self) -> None:
+        self.wrote: dict[int | None, float] = {}
+        self.ran: dict[int | None, float] = {}
+        self.ended: set[int | None] = set()  # ranks that report such an end
+        self.lived: float | None = None  # when the last line was written that is about no end
 
-    def add(self, rank: int | None, begins: float | None, sign: Sign | None) -> None:
+    def add(self, rank: int | None, when: Span, sign: Sign | None) -> None:
         """Add a line, with its time if it has one. Without a rank it may be of any, such as one that waits."""
-        if sign and sign.role == CASCADE:
+        is_of_end = sign is not None and sign.role == CASCADE
+        if is_of_end:
             self.ended.add(rank)
-        if begins is None:
+        if when.begins is None:
             return
-        self.wrote[rank] = begins
+        self.wrote[rank] = when.begins
         if rank not in self.ended and not (rank is None and self.ended):
-            self.ran[rank] = begins
+            self.ran[rank] = when.begins
+        if when.ends is not None and not is_of_end and not (sign and sign.cause == STOPPED):
+            self.lived = when.ends
 
     def wrote_s(self, event: Event) -> float:
         """For how long its rank continued to write after an event."""
