@@ -226,3 +226,12 @@ def test_what_others_wrote_while_they_waited_does_not_say_that_the_job_went_on(t
     waited = "2026-03-01 07:30:00,000 RuntimeError: Timed out waiting 1800000ms for recv operation\n"
     after = "2026-03-01 07:50:00,000 INFO atexit\n"
     assert case_of(tmp_path, {"train.log": failed + waited + after}).verdict.cause == "code"
+
+
+@pytest.mark.parametrize(("pid", "cause"), [(10, "resources"), (9999, "unknown")])
+def test_a_rank_that_the_kernel_killed_need_not_say_so(tmp_path: Path, pid: int, cause: str) -> None:
+    joined = "gpu003:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
+    log = f"2026-03-01T08:00:00,000000+00:00 Out of memory: Killed process {pid} (python) total-vm:9kB, anon-rss:9kB\n"
+    files = {"rank_1.log": STEPS + WATCHDOG_OF_1, "rank_3.log": STEPS + joined, "gpu003-dmesg.txt": log}
+    verdict = case_of(tmp_path, {**files, "sacct.txt": SACCT.format(state="FAILED")}).verdict
+    assert (verdict.cause, verdict.rank if cause == "resources" else 3) == (cause, 3)

@@ -171,7 +171,16 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
     """The facts that count."""
     ended_badly = _has_ended_badly(case)
     seen = {(event.sign, event.row.cause, event.node) for event in case.events}  # thousands of events have few kinds
-    return [fact for fact in facts if not _is_of_another(fact, case) and _is_relevant(fact, ended_badly, seen)]
+    return [
+        fact
+        for fact in facts
+        if not _is_of_another(fact, case) and (_is_of_rank(fact, case) or _is_relevant(fact, ended_badly, seen))
+    ]
+
+
+def _is_of_rank(fact: Fact, case: Collected) -> bool:
+    """Whether the kernel killed the process of a rank, which says nothing of that itself."""
+    return fact.cause == RESOURCES and fact.pid is not None and rank_of(fact, case) is not None
 
 
 def _is_of_another(fact: Fact, case: Collected) -> bool:
