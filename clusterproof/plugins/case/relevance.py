@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 
 from clusterproof.plugins.case import Collected, Event, Fact, Span
 from clusterproof.plugins.case.clocks import apart_s, utc_text
-from clusterproof.plugins.case.node_log import XID
+from clusterproof.plugins.case.node_log import BOOTED, XID
 from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
@@ -105,6 +105,17 @@ def is_shown(fact: Fact, of: Span) -> bool:
 def is_broken_since(fact: Fact, case: Collected) -> bool:
     """Whether a node's own log reports a hardware or network fault in the days of the job, or at an unknown time."""
     return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
+
+
+def without_other_boots(case: Collected) -> tuple[Fact, ...]:
+    """The facts, with boots only of nodes on which the job had run for a while: a node may boot for it to begin."""
+    ran, apart = case.job.ran, apart_s(case)
+    since, until = (ran.begins or 0.0) + limits().before_s, (ran.ends or 0.0) - apart
+    return tuple(
+        fact
+        for fact in case.facts
+        if fact.words != BOOTED or (ran.is_known and fact.when.begins is not None and since < fact.when.begins < until)
+    )
 
 
 def fails_node(fact: Fact, case: Collected) -> bool:

@@ -108,10 +108,12 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
         event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event, first)
     ]
     rank = next((event.rank for event in events if event.rank is not None), rank_of(first, case))
-    if first.cause == UNKNOWN:
-        return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
+    reason = f"{first.node}: {first.words}"
     if len(nodes) > 1:
-        reason = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
+        reason = f"{listed(nodes)} at once, first {reason}; look for what they share"
+    if first.cause == UNKNOWN:
+        return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, first, (), tuple(nodes), rank)
+    if len(nodes) > 1:
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
     is_sure = bool(events) and first.is_strong and is_alone
