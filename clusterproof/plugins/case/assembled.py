@@ -159,7 +159,9 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         events=tuple(_by_one_clock(_placed(events, of_ranks, known), of_program, offsets)),
         outlived=tuple(clocks.corrected_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
         facts=tuple(
-            replace(clocks.corrected_fact(fact, offsets), is_of_job=_is_of_job(fact.jobs, job.number, has_parts))
+            replace(
+                clocks.corrected_fact(fact, offsets), is_of_job=scheduler.is_of_job(fact.jobs, job.number, has_parts)
+            )
             for fact in builder.facts
             if fact.node not in strangers
         ),
@@ -179,16 +181,6 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         names={node: whole for node, whole in builder.nodes_of_pods.items() if node},
         clocks={node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
-
-
-def _is_of_job(named: Collection[str], number: str, has_parts: bool) -> bool | None:
-    """Whether control groups of these jobs are the job's own.
-
-    The kernel knows no task of an array, and no component of a heterogeneous job, by its number.
-    """
-    if not named or not number:
-        return None
-    return True if number in named else False if number.isdecimal() and not has_parts else None
 
 
 def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label
@@ -111,6 +111,16 @@ def is_forged(text: str) -> bool:
 def has_components(text: str) -> bool:
     """Whether a record is of a heterogeneous job: each component has a number of its own, which the kernel uses."""
     return bool(_COMPONENT.search(_record(text)[:LOOKED_AT]))
+
+
+def is_of_job(named: Collection[str], number: str, has_parts: bool) -> bool | None:
+    """Whether control groups of these jobs are the job's own.
+
+    The kernel knows no task of an array, and no component of a heterogeneous job, by its number.
+    """
+    if not named or not number:
+        return None
+    return True if number in named else False if number.isdecimal() and not has_parts else None
 
 
 def blocks(text: str) -> list[str]:
