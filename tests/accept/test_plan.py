@@ -10,8 +10,8 @@ import pytest
 
 from clusterproof.plugins.accept import command
 from clusterproof.plugins.accept.command import accept
-from clusterproof.plugins.accept.plan import plan_of
-from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.accept.plan import kind_of, plan_of
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory import resolve
 from tests.accept.simulated import cluster_of, plan
 
@@ -208,3 +208,17 @@ def test_options_of_a_plan_that_say_where_the_nodes_are_hold_for_the_cluster_too
     plan.write_text('[options]\nregion = "eu-west-1"\ninclude-drained = true\nsudo = true\n')
     assert command.accept(["ssh:n[1-2]", "--plan", str(plan), "--dry-run"])[0] == 0
     assert seen == [{"region": "eu-west-1", "include_drained": "yes"}]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "kind"),
+    [
+        ("ml.p5.48xlarge", "gpu"),
+        ("trn2.48xlarge", "neuron"),
+        ("ml.trn1.32xlarge", "neuron"),
+        ("inf2.48xlarge", "neuron"),
+        ("ml.c5n.18xlarge", "cpu"),
+    ],
+)
+def test_a_type_by_its_name_of_sagemaker_is_of_the_same_hardware(instance_type: str, kind: str) -> None:
+    assert kind_of(Cluster("c", "ssh", (Target("n1", instance_type=instance_type),))) == kind

@@ -111,6 +111,7 @@ OF_THE_WHOLE: tuple[
     ({"c": CONCERN}, "", 0, "accepted: 8 accepted, 1 concern"),
     ({}, "nodes = 9\n", 1, "not accepted: 8 accepted, 2 lines of what was bought not met"),
     ({}, 'type = "p5en.48xlarge"\n', 1, "not accepted: 8 accepted, 1 line of what was bought not met"),
+    ({}, 'type = "ml.p5.48xlarge"\n', 0, "accepted: 8 accepted"),
     ({}, "expect = { gpus = 8 }\n", 10, "undecided: 8 accepted"),  # nothing counted them
 )
 

@@ -29,13 +29,19 @@ class Slurm:
         self.rows = {line.partition("|")[0]: line for line in rows}
         self.is_accounted = is_accounted
         self.outputs = outputs or {}
+        self.steps: Sequence[str] = ()  # rows of jobs' steps
         self.asked: list[Sequence[str]] = []
 
     def __call__(self, command: Sequence[str]) -> tuple[int, str]:
         self.asked.append(command)
         if command[0] == "sacct":
-            chosen = self.rows.values() if "-j" not in command else [self.rows[command[2]]]
-            return (0, "\n".join([HEAD, *chosen])) if self.is_accounted else NO_ACCOUNTING
+            numbers = command[2].split(",") if "-j" in command else self.rows
+            chosen = [self.rows[number] for number in numbers]
+            return (
+                (0, "\n".join([HEAD, *chosen, *(self.steps if "-j" in command else ())]))
+                if self.is_accounted
+                else NO_ACCOUNTING
+            )
         if command[0] == "scontrol" and not self.is_accounted:
             wanted = self.rows if len(command) == 3 else [command[3]]
             return 0, "\n\n".join(self._shown(number) for number in wanted)

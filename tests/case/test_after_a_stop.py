@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.case.files import SACCT, XID_79, case_of
+from tests.case.files import SACCT, STEPS, XID_79, case_of
 
 STEPPED = "".join(f"2026-03-01 08:10:{second:02d},000 step {second} loss 2.0\n" for second in (10, 20, 29))
 STOP = "slurmstepd: error: *** {of} ON gpu001 CANCELLED AT 2026-03-01T08:10:30 DUE TO {why} ***\n"
@@ -99,3 +99,25 @@ def test_what_was_cancelled_from_its_terminal_says_more_behind_it(tmp_path: Path
 def test_what_another_rank_writes_behind_an_interrupt_may_have_led_to_it(tmp_path: Path) -> None:
     output = "[rank0]: KeyboardInterrupt\n[rank3]: TypeError: forward() missing 1 required positional argument\n"
     assert case_of(tmp_path, {"train.log": output}).verdict.cause == "code"
+
+
+LONG_SILENT = STEPS.replace("07:59", "07:39") + STOP.format(of="JOB 77", why="TIME LIMIT")
+XID_AT_0740 = XID_79.format(time="07:40:05")
+
+
+@pytest.mark.parametrize(
+    ("files", "why", "suspects"),
+    [
+        ({}, "it had said nothing for 31 minutes when its time was over", ()),
+        ({"gpu003-dmesg.txt": XID_AT_0740}, "long before its time limit was over, gpu003: Xid 79", ("gpu003",)),
+    ],
+)
+def test_the_line_of_a_limit_is_no_sign_of_life_before_it(
+    files: dict[str, str], why: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    record = {"sacct.txt": SACCT.format(state="TIMEOUT")}
+    verdict = case_of(tmp_path, {"slurm-77.out": LONG_SILENT, **record, **files}).verdict
+    assert (verdict.cause, verdict.why[: len(why)], verdict.suspects) == ("unknown", why, suspects)
+    lively = LONG_SILENT.replace("07:39", "07:59")
+    stopped = case_of(tmp_path / "lively", {"slurm-77.out": lively, **record}).verdict
+    assert (stopped.cause, stopped.probability) == ("stopped", 0.97)

@@ -1,4 +1,4 @@
-"""Output of containers: the prefixes that runtimes add to lines date them and hide nothing."""
+"""Containers and their nodes: the prefixes of runtimes date lines and hide nothing; monitors mark nodes as ill."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case import Job, Span, kubernetes
+from clusterproof.plugins.case.advice import DRAIN, Case, opened_case
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, OutputSource, read
+from clusterproof.plugins.kubernetes.nodes import node_of
 from tests.case.files import BROKEN_GPU, STEPS, case_of
 
 AT = "2026-03-01T08:00:{second:02d}.123456789Z"
@@ -63,3 +67,44 @@ def test_the_verdict_is_the_same_behind_them(form: str, tmp_path: Path) -> None:
     files = {name: wrapped(text) if name.startswith("rank") else text for name, text in BROKEN_GPU.items()}
     files["rank_3.log"] = STEPS + BROKEN_GPU["rank_3.log"].removeprefix(STEPS)
     assert case_of(tmp_path, files).verdict.nodes == ("gpu003",)
+
+
+RAN = Span(1_772_348_400.0, 1_772_352_630.0)  # 2026-03-01 07:00:00 to 08:10:30 UTC
+NVIDIA_79 = {"reason": "NvidiaXID79Error", "message": "GPU has fallen off the bus"}
+
+
+def _marked(labels: dict[str, str], *conditions: dict[str, str]) -> Case:
+    """A job that failed on a node which its monitors describe so."""
+    node = node_of({"metadata": {"name": "n1.x", "labels": labels}, "status": {"conditions": [*conditions]}})
+    builder = CaseBuilder(nodes_of_pods={"n1": "n1.x"}, objects={"default/train": Job("default/train", ran=RAN)})
+    builder.events.extend(kubernetes.marks_of(node, "n1", Clock(2026), RAN))
+    return opened_case(joined("default/train", builder))
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "since", "suspects"),
+    [
+        ("AcceleratedHardwareReady", "False", "2026-03-01T08:00:00Z", ("n1",)),
+        ("AcceleratedHardwareReady", "True", "2026-03-01T08:00:00Z", ()),
+        ("AcceleratedHardwareReady", "False", "2026-02-01T08:00:00Z", ()),  # these may outlive their fault
+        ("AcceleratedHardwareReady", "False", "2026-03-01T09:00:00Z", ()),
+        ("XIDErrors", "True", "2026-03-01T08:00:00Z", ("n1",)),
+        ("EtcdIsVoter", "True", "2026-03-01T08:00:00Z", ()),
+        ("Ready", "Unknown", "2026-03-01T08:00:00Z", ("n1",)),
+        ("Ready", "True", "2026-03-01T08:00:00Z", ()),
+    ],
+)
+def test_a_node_that_its_monitors_say_is_ill_is_to_be_tested(
+    kind: str, status: str, since: str, suspects: tuple[str, ...]
+) -> None:
+    case = _marked({}, {"type": kind, "status": status, "lastTransitionTime": since, **NVIDIA_79})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), suspects)
+    assert DRAIN not in case.advice.nodes.values()
+
+
+@pytest.mark.parametrize(("health", "suspects"), [("UnschedulablePendingReplacement", ("n1",)), ("Schedulable", ())])
+def test_a_node_that_hyperpod_replaces_is_to_be_tested(health: str, suspects: tuple[str, ...]) -> None:
+    of = "sagemaker.amazonaws.com/"
+    case = _marked({f"{of}node-health-status": health, f"{of}fault-types": "XidHardwareFailure"})
+    assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
+    assert ("XidHardwareFailure" in case.verdict.why) is bool(suspects)

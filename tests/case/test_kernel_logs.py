@@ -244,3 +244,28 @@ def test_what_is_cut_off_a_recording_is_named_and_the_rest_counts(tmp_path: Path
     case = case_of(tmp_path, {**REBOOTED, "gpu003.samples.jsonl": f'{text}{{"event": {{"ti'})
     assert case.verdict.nodes == ("gpu003",)
     assert any("gpu003.samples.jsonl: lines of it" in words for words in case.collected.missing)
+
+
+BOOTS = "2026-03-01T{time},000000+00:00 Linux version 5.15.0-1 (gcc)\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "suspects", "due"),
+    [
+        (f"-- Reboot --\n{BOOTS.format(time='08:05:00')}", ("gpu003",), "test"),
+        (BOOTS.format(time="08:05:00"), ("gpu003",), "test"),
+        (f"-- Reboot --\n{BOOTS.format(time='06:30:00')}", (), "keep"),
+        (f"-- Reboot --\n{BOOTS.format(time='07:05:00')}", (), "keep"),  # for the job to begin
+        (f"-- Reboot --\n{BOOTS.format(time='08:12:00')}", (), "keep"),
+    ],
+)
+def test_a_node_that_was_booted_while_the_job_ran_is_a_suspect(
+    log: str, suspects: tuple[str, ...], due: str, tmp_path: Path
+) -> None:
+    begins = "" if log.startswith("2026") else "2026-03-01T06:00:00,000000+00:00 nvme nvme1: ready\n"
+    files = {"rank_1.log": BROKEN_GPU["rank_1.log"], "sacct.txt": BROKEN_GPU["sacct.txt"]}
+    case = case_of(tmp_path / "one", {**files, "gpu003-dmesg.txt": begins + log})
+    assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
+    assert case.advice.nodes["gpu003"] == due
+    both = {"gpu003-dmesg.txt": begins + log, "gpu004-dmesg.txt": begins + log}
+    assert case_of(tmp_path / "two", {**files, **both}).verdict.suspects == (("gpu003", "gpu004") if suspects else ())

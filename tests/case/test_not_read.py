@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from clusterproof.plugins.case import kubernetes, pods
-from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, opened_case
+from clusterproof.plugins.case import Span, kubernetes, pods
+from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, TEST, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
@@ -215,24 +215,25 @@ READY = "nvme nvme0: ready"
 
 
 @pytest.mark.parametrize(
-    ("log", "due"),
+    ("log", "due", "is_late"),
     [
-        (("09:00:00", READY, "09:30:00", READY), NOT_KNOWN),
-        (("09:30:00", READY, "09:00:00", READY), NOT_KNOWN),  # journalctl -r
-        (("08:05:00", "Linux version 5.15.0", "08:05:01", READY), NOT_KNOWN),
-        (("07:30:00", READY, "08:05:00", "Linux version 5.15.0"), KEEP),
-        (("08:05:00", READY, "09:05:00", READY), KEEP),
-        (("06:05:00", "Linux version 5.15.0", "09:05:01", READY), KEEP),
+        (("09:00:00", READY, "09:30:00", READY), NOT_KNOWN, True),
+        (("09:30:00", READY, "09:00:00", READY), NOT_KNOWN, True),  # journalctl -r
+        (("07:05:00", "Linux version 5.15.0", "08:05:01", READY), NOT_KNOWN, True),
+        (("08:05:00", "Linux version 5.15.0", "08:05:01", READY), TEST, True),  # booted while the job ran
+        (("07:30:00", READY, "08:05:00", "Linux version 5.15.0"), TEST, False),
+        (("08:05:00", READY, "09:05:00", READY), KEEP, False),
+        (("06:05:00", "Linux version 5.15.0", "09:05:01", READY), KEEP, False),
     ],
 )
 def test_a_node_whose_log_is_of_after_the_job_is_not_said_to_be_kept(
-    tmp_path: Path, log: tuple[str, ...], due: str
+    tmp_path: Path, log: tuple[str, ...], due: str, is_late: bool
 ) -> None:
     line = "2026-03-01T{},000000+00:00 {}\n"
     case = case_of(tmp_path, {**RECORD, "gpu002-dmesg.txt": line.format(*log[:2]) + line.format(*log[2:])})
     assert case.advice.nodes["gpu002"] == due
     late = "the kernel logs of gpu002 from the time of the job: what was read begins later; journalctl -k -b -1"
-    assert any(gap.startswith(late) for gap in case.collected.missing) is (due == NOT_KNOWN)
+    assert any(gap.startswith(late) for gap in case.collected.missing) is is_late
 
 
 def test_redacted_the_same_nodes_are_kept(tmp_path: Path) -> None:
@@ -268,5 +269,5 @@ def test_nodes_of_a_job_that_are_not_asked_are_counted(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(kubernetes, "MAX_NODES", 1)
     builder = CaseBuilder(nodes_of_pods={"a": "a.x", "b": "b.x", "c": "c.x"})
-    kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(None)
+    kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(Span())
     assert "whether 2 more of its nodes are ready: 1 are asked" in builder.missing

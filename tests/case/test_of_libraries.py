@@ -75,6 +75,11 @@ from tests.case.files import case_of
             "a rank got no Neuron device",
         ),
         (
+            "n1:3:4 [0] NCCL WARN NET/OFI Request 0x7f2c completed with error. RC: 21. Error: 4 (x). Completed length",
+            "unknown",
+            "EFA reports an error of a request",
+        ),
+        (
             "libfabric:45:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: Invalid address",
             "unknown",
             "EFA reports an error of a request",
@@ -133,6 +138,15 @@ def test_why_a_container_did_not_start_stands_before_that_it_did_not(tmp_path: P
             "InductorError: CalledProcessError: Command '['/usr/bin/gcc', '-lcuda']' returned non-zero exit status 1",
             "code",
         ),
+        ("RuntimeError: DDP expects same model across all ranks, but Rank 3 has 9 params, while rank 0 has 8", "code"),
+        (
+            "RuntimeError: DDP expects same model across all ranks, but Rank 3 has 9, rank 0 inconsistent 0 params",
+            "unknown",
+        ),
+        ("RuntimeError: Expected to mark a variable ready only once. This error is caused by one of", "code"),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "code"),
+        ("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", "code"),
+        ("RuntimeError: CUDA error: device kernel image is invalid", "unknown"),
         ("InductorError: OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "resources"),
         ("init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls", "code"),
     ],

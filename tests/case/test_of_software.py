@@ -123,6 +123,43 @@ def test_an_eviction_by_kueue_is_no_want_of_memory(reason: str, cause: str, is_c
     assert case.verdict.cause == cause
 
 
+SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+TOO_FEW = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 8, used: 0, capacity: 7"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message", "cause", "suspects"),
+    [
+        ("Terminated", "TerminationByKubelet", SHUTDOWN, "stopped", ()),
+        ("Evicted", "TerminationByKubelet", "The node was low on resource: memory.", "resources", ()),
+        ("Preempting", "TerminationByKubelet", "Preempted in order to admit critical pod", "stopped", ()),
+        ("", "DeletionByPodGC", "PodGC: node no longer exists", "unknown", ("n1",)),
+        ("OutOfnvidia.com/gpu", "", TOO_FEW, "unknown", ("n1",)),
+        ("OutOfcpu", "", "Pod was rejected: Node didn't have enough resource: cpu", "unknown", ()),
+    ],
+)
+def test_what_a_kubelet_ends_is_told_from_want_of_memory_and_from_preemption(
+    status: str, reason: str, message: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    told = {"phase": "Failed", "reason": status, "message": message, "conditions": [condition] if reason else []}
+    verdict = case_of(tmp_path, {"kubectl.json": json.dumps({**POD, "status": told})}).verdict
+    assert (verdict.cause, verdict.suspects) == (cause, suspects)
+
+
+@pytest.mark.parametrize(
+    ("reason", "suspects"), [("StartError", ("n1",)), ("ContainerCannotRun", ("n1",)), ("Error", ())]
+)
+def test_a_container_without_its_gpus_is_known_by_the_words_of_its_runtime(
+    reason: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    message = "OCI runtime create failed: nvidia-container-cli: detection error: nvml error: gpu is lost: unknown"
+    ended = {"exitCode": 128, "reason": reason, "message": message}
+    told = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
+    verdict = case_of(tmp_path, {"kubectl.json": json.dumps({**POD, "status": told})}).verdict
+    assert (verdict.cause, verdict.nodes, verdict.suspects) == ("unknown", (), suspects)
+
+
 JOINED = CUDA_OF_3.splitlines(keepends=True)[0]
 
 
@@ -235,3 +272,14 @@ def test_an_adapter_that_stopped_is_not_said_to_be_a_peer_that_ended(event: str,
     verdict = case_of(tmp_path, {"train.log": output}).verdict
     assert verdict.cause == "network"
     assert verdict.why.startswith("a network adapter of this process's node stopped with an error of its own")
+
+
+@pytest.mark.parametrize(
+    "event", ["client reregistration", "port active", "SM change", "LID change", "GID table change"]
+)
+def test_what_a_subnet_manager_tells_every_node_is_no_error_of_one(event: str, tmp_path: Path) -> None:
+    told = f"gpu003:815:864 [0] transport/net_ib.cc:80 NCCL WARN NET/IB : mlx5_4:1 Got async event : {event}\n"
+    case = case_of(tmp_path / "waits", {"train.log": told})
+    assert (case.collected.events, case.verdict.suspects) == ((), ())
+    own = "2026-03-01 08:00:00,100 KeyError: 'duration'\n"
+    assert case_of(tmp_path / "raises", {"rank_3.log": told + own}).verdict.cause == "code"

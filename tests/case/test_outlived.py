@@ -111,6 +111,18 @@ def test_the_memory_limit_of_another_group_killed_no_process_of_this_job(
     assert (case.verdict.cause, case.verdict.nodes) == (cause, ("gpu003",) if cause == "resources" else ())
 
 
+@pytest.mark.parametrize(("components", "cause"), [(("77",), "unknown"), (("77+0", "77+1"), "resources")])
+def test_a_component_of_a_job_has_a_control_group_of_its_own(
+    components: tuple[str, ...], cause: str, tmp_path: Path
+) -> None:
+    row = "|FAILED|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu[001-004]\n"
+    record = "JobID|State|ExitCode|Start|End|NodeList\n" + "".join(f"{name}{row}" for name in components)
+    own = "2026-03-01 08:00:01,000 srun: error: gpu003: task 3: Killed\n"
+    log = OOM_OF.format(group="/system.slice/slurmstepd.scope/job_78")
+    files = {"slurm-77.out": own, "sacct.txt": record, "gpu003-dmesg.txt": log}
+    assert case_of(tmp_path, files).verdict.cause == cause
+
+
 @pytest.mark.parametrize(
     ("group", "cause"),
     [
@@ -177,3 +189,49 @@ def test_a_contained_memory_error_counts_where_a_rank_of_its_node_met_one(
     files = {"rank_3.log": STEPS + own, "gpu003-dmesg.txt": CONTAINED, "sacct.txt": SACCT.format(state="FAILED")}
     case = case_of(tmp_path, files)
     assert (case.verdict.cause, case.advice.nodes["gpu003"]) == (cause, TEST if cause == "hardware" else KEEP)
+
+
+EVALUATES = "".join(f"2026-03-01 07:{minute:02d}:00,000 INFO evaluating shard {minute}\n" for minute in range(60))
+REMOVED = "rm: cannot remove '/tmp/cache': No such file or directory\n"
+
+
+@pytest.mark.parametrize("early", [REMOVED, f"2026-03-01 07:00:00,000 start\n{REMOVED}"])
+@pytest.mark.parametrize(
+    ("ended", "cause", "words"),
+    [
+        (WATCHDOG_OF_1, "unknown", "ranks waited for others in vain"),
+        ("/spool/slurm_script: line 9: 555 Killed     python train.py\n", "unknown", "a process got SIGKILL"),
+        ("KeyError: 'duration'\n", "code", "the job's own code raised an exception: KeyError"),
+        ("python: can't open file '/home/u/eval.py': [Errno 2]\n", "code", "a program or a file that the job names is"),
+    ],
+)
+def test_a_job_without_steps_outlived_what_it_wrote_long_after(
+    early: str, ended: str, cause: str, words: str, tmp_path: Path
+) -> None:
+    files = {"slurm-77.out": early + EVALUATES + ended, "sacct.txt": SACCT.format(state="FAILED")}
+    verdict = case_of(tmp_path, files).verdict
+    assert (verdict.cause, verdict.why[: len(words)]) == (cause, words)
+    assert not verdict.why.endswith(REMOVED.strip())
+
+
+def test_an_early_error_that_a_job_without_steps_outlived_hides_no_broken_gpu(tmp_path: Path) -> None:
+    log = XID_79.format(time="07:59:30")
+    files = {"slurm-77.out": REMOVED + EVALUATES + WATCHDOG_OF_1, "gpu003-dmesg.txt": log}
+    case = case_of(tmp_path, {**files, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.nodes) == ("hardware", ("gpu003",))
+
+
+def test_what_others_wrote_while_they_waited_does_not_say_that_the_job_went_on(tmp_path: Path) -> None:
+    failed = "2026-03-01 07:00:00,000 INFO\nKeyError: 'duration'\n"
+    waited = "2026-03-01 07:30:00,000 RuntimeError: Timed out waiting 1800000ms for recv operation\n"
+    after = "2026-03-01 07:50:00,000 INFO atexit\n"
+    assert case_of(tmp_path, {"train.log": failed + waited + after}).verdict.cause == "code"
+
+
+@pytest.mark.parametrize(("pid", "cause"), [(10, "resources"), (9999, "unknown")])
+def test_a_rank_that_the_kernel_killed_need_not_say_so(tmp_path: Path, pid: int, cause: str) -> None:
+    joined = "gpu003:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
+    log = f"2026-03-01T08:00:00,000000+00:00 Out of memory: Killed process {pid} (python) total-vm:9kB, anon-rss:9kB\n"
+    files = {"rank_1.log": STEPS + WATCHDOG_OF_1, "rank_3.log": STEPS + joined, "gpu003-dmesg.txt": log}
+    verdict = case_of(tmp_path, {**files, "sacct.txt": SACCT.format(state="FAILED")}).verdict
+    assert (verdict.cause, verdict.rank if cause == "resources" else 3) == (cause, 3)

@@ -157,7 +157,8 @@ def test_a_kernel_log_has_its_times_in_each_form(form: str) -> None:
 
 def test_a_log_of_several_boots_tells_of_each() -> None:
     text = f"{LOG['iso']}\n2026-03-01T09:00:00,000000+00:00 Linux version 6.8.0 (x)\n"
-    assert [fact.words for fact in node_log.read(text, "gpu003", "x", CLOCK)] == ["Xid 79, GPU has fallen off the bus"]
+    facts = [fact.words for fact in node_log.read(text, "gpu003", "x", CLOCK)]
+    assert facts == ["Xid 79, GPU has fallen off the bus", node_log.BOOTED]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_each_of_many_jobs_costs_one_process() -> None:
     slurm = Slurm([row(str(number)) for number in range(100, 130)])
     summary = of_slurm(0.0, NOW, None, 0.0, slurm)
     assert len(summary.died) == 30
-    assert [command[0] for command in slurm.asked] == ["sacct", "sinfo", *["scontrol"] * 30]
+    assert [command[0] for command in slurm.asked] == ["sacct", "sacct", "sinfo", *["scontrol"] * 30]
 
 
 def test_a_record_of_others_among_the_logs_ends_no_page(tmp_path: Path) -> None:

@@ -148,6 +148,28 @@ def test_a_node_that_does_not_respond_is_a_suspect_and_one_that_was_drained_by_h
     assert case.advice.exclude == ("gpu002",)
 
 
+@pytest.mark.parametrize(
+    ("row", "suspects"),
+    [
+        ("gpu002|down|2026-03-01T08:09:00|Node unexpectedly rebooted", ("gpu002",)),
+        ("gpu002|drained|2026-03-01T08:03:00|gres/gpu count reported lower than configured (7 < 8)", ("gpu002",)),
+        ("gpu002|inval|2026-03-01T08:03:00|gres/gpu count too low (7 < 8)", ("gpu002",)),
+        ("gpu002|draining|2026-03-01T07:59:00|gres/gpu count too low (7 < 8)", ("gpu002",)),
+        ("gpu002|fail|2026-03-01T08:01:00|Action:Replace", ("gpu002",)),
+        ("gpu002|idle|2026-03-01T08:01:00|Action:Replace", ()),  # kept since it was resumed
+        ("gpu002|drained|2026-03-01T09:03:00|gres/gpu count too low (7 < 8)", ()),
+        ("gpu002|drained|2026-03-01T08:03:00|Kill task failed", ()),
+        ("gpu002|drained|2026-03-01T08:03:00|Low RealMemory (reported:435161 < 100.00% of configured:443596)", ()),
+        ("gpu002|drained|2026-03-01T08:03:00|batch job complete failure", ()),
+    ],
+)
+def test_a_node_is_suspected_for_what_slurm_itself_found_of_it(
+    row: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    case = case_of(Answers(record(tmp_path / "none"), sinfo=f"gpu001|idle|Unknown|none\n{row}\n"))
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), suspects)
+
+
 def test_a_job_that_slurm_cancelled_as_a_prolog_failed_was_stopped_by_nobody(tmp_path: Path) -> None:
     rows = "gpu001|drained|2026-03-01T08:00:00|Prolog error\ngpu002|idle|Unknown|none\n"
     case = case_of(Answers(record(tmp_path / "none", "CANCELLED"), sinfo=rows))

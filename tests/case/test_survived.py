@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.report import rows
-from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, XID_79, case_of
 
 GOES_ON = "2026-03-01 07:59:{second:02d},000 INFO: trainer: loss 2.31\n"
 WARNED = (
@@ -150,3 +150,63 @@ def test_an_exception_behind_such_a_block_is_read(block: str, tmp_path: Path) ->
 def test_a_child_that_cannot_read_its_own_program_is_code(tmp_path: Path) -> None:
     own = CHILD.format(exception="AttributeError: Can't get attribute 'Shards' on <module '__main__'>")
     assert case_of(tmp_path, {"slurm-77.out": own}).verdict.cause == "code"
+
+
+@pytest.mark.parametrize(
+    ("error", "standing"),
+    [
+        ("OSError: [Errno 24] Too many open files", "supported"),
+        ("RuntimeError: Call to posix_fallocate failed", "supported"),
+        ("RuntimeError: CUDA error: out of memory", "established"),
+        ("RuntimeError: CUDA error: unknown error", "established"),
+    ],
+)
+def test_a_limit_that_a_rank_reached_does_not_bear_out_a_broken_gpu(error: str, standing: str, tmp_path: Path) -> None:
+    late = CUDA_OF_3.replace("08:00:02,100", "08:01:30,100").replace(
+        "RuntimeError: CUDA error: unspecified launch failure", error
+    )
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS + late})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.standing) == ("hardware", ("gpu003",), standing)
+
+
+IB_ERROR = (
+    "gpu00{node}:1{node}:20 [1] NCCL INFO comm 0x55 rank {node} nranks 8 cudaDev 1\n"
+    "2026-03-01 {at},000 gpu00{node}:1{node}:20 [1] NCCL WARN NET/IB : Got completion from peer 10.0.0.3<41> with "
+    "error 12, opcode 0, len 0, vendor err 129\n"
+)
+OF_RANK_3 = CUDA_OF_3.splitlines(keepends=True)[0] + "2026-03-01 08:00:00,000 [rank3] {said}\n"
+STUCK = (
+    "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "at", "why", "suspects"),
+    [
+        ("python: Killed", "08:00:10", "a process got SIGKILL", ()),
+        ("python: Segmentation fault", "08:00:10", "a process crashed", ()),
+        (STUCK, "08:00:10", "this process hung", ("gpu003",)),
+        ("python: Killed", "08:00:01", "a process got SIGKILL", ("gpu001", "gpu002")),  # clocks may differ
+        ("python: Killed", "07:59:40", "NCCL met an error of the network", ("gpu001", "gpu002")),
+        ("loss is nan", "08:00:10", "the loss was no number", ("gpu001", "gpu002")),  # which ends no process
+        ("python: Killed", "08:20:00", "a process got SIGKILL", ("gpu001", "gpu002")),
+    ],
+)
+def test_nodes_whose_ranks_lost_a_peer_that_had_ended_are_no_suspects(
+    said: str, at: str, why: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = {f"rank_{node}.log": IB_ERROR.format(node=node, at=at) for node in (1, 2)}
+    files |= {"rank_3.log": OF_RANK_3.format(said=said), "sacct.txt": SACCT.format(state="FAILED")}
+    verdict = case_of(tmp_path, files).verdict
+    assert (verdict.cause, verdict.why[: len(why)], verdict.suspects) == ("unknown", why, suspects)
+
+
+def test_a_node_that_slurm_lost_is_the_suspect_and_not_its_peers(tmp_path: Path) -> None:
+    files = {f"rank_{node}.log": IB_ERROR.format(node=node, at="08:05:00") for node in (1, 2)}
+    lost = {"slurm-77.out": "srun: error: Node failure on gpu003\n", "sacct.txt": SACCT.format(state="NODE_FAIL")}
+    verdict = case_of(tmp_path, {**files, **lost}).verdict
+    assert (verdict.cause, verdict.suspects, verdict.why.partition(":")[0]) == (
+        "unknown",
+        ("gpu003",),
+        "Slurm lost a node",
+    )

@@ -11,6 +11,7 @@ from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.benchmarks.pairwise.groups import FIRST_SIZE, MIN_NODES
 from clusterproof.plugins.catalog import Catalog, acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
+from clusterproof.plugins.catalog.instance_types import ec2_name
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_loaded_by_pods
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import as_json, record
@@ -21,6 +22,7 @@ TABLES = ("bought", "errors", "limits", "stages", "floors", "options")
 MAX_HOURS, MAX_NODES, MAX_RUNS = 24 * 60, 100_000, 100
 SPEED = "speed"  # the stage whose measurements populations judge
 FILES, OF_FILES = "fs_bandwidth", "--fs-bandwidth"  # a measurement, and the option with its folder
+OF_NEURON = ("trn", "inf")  # instance types
 MIN_ERROR, MIN_SHARE = 1e-9, 0.01  # the smallest that a plan may declare
 
 
@@ -121,7 +123,8 @@ def kind_of(cluster: Cluster) -> str:
             kinds.add("gpu")
         elif target.instance_type:
             has_none = catalog.accelerators(target.instance_type) == 0
-            kinds.add("neuron" if target.instance_type.startswith("trn") else "cpu" if has_none else "gpu")
+            is_neuron = ec2_name(target.instance_type).startswith(OF_NEURON)
+            kinds.add("neuron" if is_neuron else "cpu" if has_none else "gpu")
     return kinds.pop() if len(kinds) == 1 else "gpu"
 
 

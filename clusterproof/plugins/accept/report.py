@@ -22,6 +22,7 @@ from clusterproof.plugins.accept.verdicts import (
     outcome,
 )
 from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.catalog.instance_types import ec2_name
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
@@ -132,7 +133,7 @@ def _bought(state: AcceptanceState, outcomes: Sequence[NodeOutcome]) -> Iterator
     kinds = Counter(state.seen[node].kind for node in there)
     if "type" in bought:
         types = {node: state.seen[node].type if node in state.seen else "" for node in state.nodes}
-        others = [node for node, of_type in types.items() if of_type != bought["type"]]
+        others = [node for node, of_type in types.items() if ec2_name(of_type) != ec2_name(str(bought["type"]))]
         is_met = False if any(types[node] for node in others) else None if others else True
         yield _line("type", str(bought["type"]), _kinds(kinds), is_met, others)
     else:

@@ -55,7 +55,7 @@ class Event:
     """A significant line in the job's output, or in what its scheduler or Kubernetes reports about it.
 
     `source` is `file:line`; `count` is of similar lines; `waited_s` is for how long the rank had waited by then, and
-    `wrote_s` for how long it continued to write.
+    `wrote_s` for how long it continued to write, `ran_s` of that before the end of another was reported.
     """
 
     sign: str
@@ -67,6 +67,7 @@ class Event:
     count: int = 1
     waited_s: float = 0.0
     wrote_s: float = 0.0
+    ran_s: float = 0.0
 
     @property
     def row(self) -> Sign:
@@ -184,6 +185,7 @@ class Collected:
     nodes_checked: tuple[str, ...] = ()  # checked by a run, whatever it found
     progress: float | None = None  # time of the last logged step
     last: float | None = None  # time of the last line of output
+    lived: float | None = None  # of the last one that is about no end
     read: tuple[str, ...] = ()  # descriptions of what was read
     lacks: tuple[Missing, ...] = ()
     cluster: str = ""  # as named for `clusterproof check`, if Kubernetes ran the job; else its nodes are asked by ssh

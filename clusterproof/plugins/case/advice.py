@@ -7,7 +7,14 @@ from shlex import quote
 
 from clusterproof.plugins.case import ESTABLISHED, CaseVerdict, Collected, Event, Fact, Missing, MissingKind, label
 from clusterproof.plugins.case.first_event import long_before_the_end
-from clusterproof.plugins.case.relevance import dated, fails_node, logs_of_later, of_another_time, relevant
+from clusterproof.plugins.case.relevance import (
+    dated,
+    fails_node,
+    logs_of_later,
+    of_another_time,
+    relevant,
+    without_other_boots,
+)
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -65,6 +72,7 @@ class Case:
 
 def opened_case(collected: Collected) -> Case:
     """The verdict on what was collected, and its consequences."""
+    collected = replace(collected, facts=without_other_boots(collected))
     early = long_before_the_end(collected)
     events = tuple(event for event in collected.events if event not in early)
     outlived = (*collected.outlived, *(event for event in collected.events if event in early))

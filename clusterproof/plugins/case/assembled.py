@@ -37,6 +37,7 @@ class CaseBuilder:
 
     jobs: list[Job] = field(default_factory=list)
     records: list[scheduler.Record] = field(default_factory=list)  # their job is still to be determined
+    heterogeneous: set[str] = field(default_factory=set)  # jobs of several components
     events: list[Event] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -90,6 +91,12 @@ class CaseBuilder:
             self.objects[job.number] = _merged((self.objects.get(job.number, job), job))
         return job
 
+    def take_records(self, records: Collection[scheduler.Record], text: str) -> None:
+        """Add the jobs in a record of Slurm."""
+        self.records.extend(records)
+        self.heterogeneous.update(job.number for job, _ in records if scheduler.has_components(text))
+        self.count("record of Slurm")
+
     def drop_other_jobs(self, number: str) -> None:
         """Drop the records of other jobs in a folder."""
         wanted = number.partition("+")[0]
@@ -125,7 +132,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     """Everything that was found, combined."""
     if len(builder.objects) > 1:
         builder.lack(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
-    job = builder.job
+    job, has_parts = builder.job, builder.job.number in builder.heterogeneous
     nodes = job.nodes
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
@@ -152,7 +159,9 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         events=tuple(_by_one_clock(_placed(events, of_ranks, known), of_program, offsets)),
         outlived=tuple(clocks.corrected_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
         facts=tuple(
-            replace(clocks.corrected_fact(fact, offsets), is_of_job=_is_of_job(fact.jobs, job.number))
+            replace(
+                clocks.corrected_fact(fact, offsets), is_of_job=scheduler.is_of_job(fact.jobs, job.number, has_parts)
+            )
             for fact in builder.facts
             if fact.node not in strangers
         ),
@@ -165,19 +174,13 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
         last=max(last, default=None),
+        lived=max((output.lived for output in builder.outputs if output.lived is not None), default=None),
         read=tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
         lacks=tuple(builder.lacks),
         cluster=builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),
         names={node: whole for node, whole in builder.nodes_of_pods.items() if node},
         clocks={node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
-
-
-def _is_of_job(named: Collection[str], number: str) -> bool | None:
-    """Whether control groups of these jobs are the job's own; the kernel knows no task of an array by its number."""
-    if not named or not number:
-        return None
-    return True if number in named else False if number.isdecimal() else None
 
 
 def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 
 from clusterproof.plugins.case import (
@@ -30,6 +31,7 @@ from clusterproof.plugins.case.first_event import (
 )
 from clusterproof.plugins.case.relevance import confirmed_program_fault, contradicting_evidence, dated, undated
 from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop, position
+from clusterproof.plugins.case.survived import WHILE_IT_RUNS
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
     CODE,
@@ -44,6 +46,7 @@ from clusterproof.plugins.catalog.causes import (
 )
 
 SRUN_ADVICE = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
+LOST = ("node_failed", "node_not_ready", "node_gone")  # signs of a node that Slurm or Kubernetes lost
 KERNEL_SIGN = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 
@@ -78,7 +81,30 @@ def verdict_by_messages(case: Collected) -> CaseVerdict:
         return CaseVerdict(
             STOPPED, probability().told_to_stop, CANDIDATE, why, stop, against=contradicting_evidence(case)
         )
-    return _unknown(case, doubts)
+    return _unknown(case, _without_echoes(doubts, clocks.apart_s(case)))
+
+
+def _without_echoes(doubts: Sequence[Event], apart_s: float) -> list[Event]:
+    """Without errors of the network soon after another rank ended or hung, or where a node was lost.
+
+    These do not make suspects of the nodes of its peers; a scheduler notices the loss of a node later than they do.
+    """
+    others = [
+        doubt
+        for doubt in doubts
+        if doubt.row.cause != NETWORK and not doubt.is_warning and doubt.sign not in WHILE_IT_RUNS
+    ]
+    if any(doubt.sign in LOST and doubt.node for doubt in others):
+        return [doubt for doubt in doubts if doubt.row.cause != NETWORK]
+    ended = sorted(doubt.when.ends for doubt in others if doubt.when.ends is not None)
+
+    def is_echo(doubt: Event) -> bool:
+        if doubt.row.cause != NETWORK or doubt.when.begins is None:
+            return False
+        before = bisect_left(ended, doubt.when.begins - apart_s)
+        return bool(before) and doubt.when.begins - ended[before - 1] <= limits().teardown_s
+
+    return [doubt for doubt in doubts if not is_echo(doubt)]
 
 
 def _is_stated(fact: Fact) -> str:
@@ -153,14 +179,14 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
     ]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
-    if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
-        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     if broken := [fact for fact in dated(case) if _breaks_long_before(fact, stop)]:
         nodes = tuple(dict.fromkeys(fact.node for fact in broken))
         finding = f"{broken[0].node}: {broken[0].words}"
         others = tuple(other for other in contradicting_evidence(case) if other != finding)
         reason = f"long before {stop.row.meaning}, {finding}; the job may have hung since"
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, stop, (), nodes, None, others)
+    if stop.sign == "time_limit" and (silent := silent_before(stop, case.lived)):
+        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=contradicting_evidence(case))
 

@@ -42,7 +42,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 
     A stop before the job began belongs to an earlier run, whose output is in the same file. A job that hangs may wait:
     for as long as ranks report, plus `before_s`. If steps are known, some must follow the event; if not, a limit or an
-    operator may have ended what had hung.
+    operator may have ended what had hung. A rank that wrote for so long before others ended had not failed either.
     """
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     most_s = apart_s(case)
@@ -53,6 +53,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     until = last - limits().before_s - waited_s - most_s
     dated = (event for event in own if "output" in event.row.read_in or event.row.of_start)
     progress = math.inf if case.progress is None else case.progress
+    may_have_hung = case.progress is None and any(event.row.cause == STOPPED for event in case.events)
     began = case.job.ran.begins
     return frozenset(
         event
@@ -61,6 +62,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
         and (event.row.role == CAUSE or event.is_warning)
         and (
             event.when.ends < min(until, progress)
+            or (event.ran_s > limits().before_s and event.when.ends < progress and not may_have_hung)
             or (event.row.of_start and case.progress is not None and event.when.ends < progress)
             or (event.row.cause == STOPPED and began is not None and event.when.ends < began)
         )

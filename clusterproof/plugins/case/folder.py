@@ -215,8 +215,7 @@ class Reader:
             return
         if len(text) > scheduler.LOOKED_AT:
             self.builder.lack(f"{name}: all behind its first {scheduler.LOOKED_AT:,} characters")
-        self.builder.records.extend(records)
-        self.builder.count("record of Slurm")
+        self.builder.take_records(records, text)
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read evidence against a node; returns whether the file is such. Only files no other user can write."""

@@ -14,12 +14,13 @@ from clusterproof.plugins.case.node_log import how_to_get_it
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.case.pods import JOBS
 from clusterproof.plugins.catalog.causes import limits
+from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_fault
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
 from clusterproof.plugins.kubernetes.access import SETTING
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import nodes, number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, number, parts, table, tables, text
 from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
 
 OBJECTS = {  # job kinds: API path, and name; HyperPod's is of its training operator
@@ -31,6 +32,10 @@ OBJECTS = {  # job kinds: API path, and name; HyperPod's is of its training oper
     "HyperPodPyTorchJob": "sagemaker.amazonaws.com/v1/{}/hyperpodpytorchjobs",
 }
 HYPERPOD_KIND = "HyperPodPyTorchJob"  # its pods have no job label, but names that begin with the job's
+MARKED = "node_marked"  # a sign
+OF_HYPERPOD = "sagemaker.amazonaws.com/"
+HEALTH_LABEL = f"{OF_HYPERPOD}node-health-status"
+REASON_LABELS = tuple(f"{OF_HYPERPOD}fault-{word}" for word in ("type", "types", "reason", "reasons"))
 LAST_LINES = 50_000  # of a container's log that exceeds the head limit
 MAX_NODES = 2_000  # maximum number to request
 
@@ -82,7 +87,7 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
     reader.take_events(
         {reader.name, *(text(parts(resource)[0].get("name")) for resource in pods_of_job)}, [*objects, *pods_of_job]
     )
-    reader.take_nodes(ran.ran.ends)
+    reader.take_nodes(ran.ran)
     lost = max((number(parts(resource)[2].get("failed")) for resource in objects), default=0)
     lost -= sum(parts(resource)[2].get("phase") == "Failed" for resource in pods_of_job)
     if lost > 0:
@@ -197,8 +202,8 @@ class _Reader:
         if not own:
             self.builder.lack("its events: Kubernetes keeps them for an hour by default")
 
-    def take_nodes(self, ended: float | None) -> None:
-        """Nodes of the job whose kubelet no longer answers, unless it stopped long after the job's end."""
+    def take_nodes(self, ran: Span) -> None:
+        """Nodes of the job that are not ready, ill according to their monitors, or gone."""
         every = list(self.builder.nodes_of_pods.items())
         if len(every) > MAX_NODES:
             self.builder.lack(f"whether {len(every) - MAX_NODES} more of its nodes are ready: {MAX_NODES:,} are asked")
@@ -214,12 +219,31 @@ class _Reader:
             if not matches:
                 self.builder.lack(f"the node {whole}: Kubernetes has no such node")
                 continue
-            ready = matches[0].condition("Ready")
-            since = self.clock.of(ready.since if ready else "")
-            is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
-            if ready and ready.status != "True" and not is_later:
-                message = f"not ready since {ready.since}: {ready.reason}"
-                self.builder.events.append(Event("node_not_ready", one_line(message), f"node {whole}", since, node))
+            self.builder.events.extend(marks_of(matches[0], node, self.clock, ran))
+
+
+def marks_of(api_node: ApiNode, node: str, clock: Clock, ran: Span) -> Iterator[Event]:
+    """Why a node is not ready, or ill according to its monitors, unless it became so long after the job.
+
+    What a monitor said before the job began may have outlived its fault, and is left out.
+    """
+    source = f"node {api_node.name}"
+    for condition in api_node.conditions:
+        since = clock.of(condition.since)
+        is_later = None not in (since.begins, ran.ends) and (since.begins or 0) > (ran.ends or 0) + limits().before_s
+        is_earlier = since.ends is None or (ran.begins is not None and since.ends < ran.begins)
+        if is_later:
+            continue
+        if condition.kind == "Ready" and condition.status != "True":
+            message = f"not ready since {condition.since}: {condition.reason}"
+            yield Event("node_not_ready", one_line(message), source, since, node)
+        elif is_fault(condition.kind, condition.status) and not is_earlier:
+            message = f"{condition.kind} {condition.status} since {condition.since}: {condition.reason}"
+            yield Event(MARKED, one_line(f"{message}: {condition.message}"), source, since, node)
+    health = health_of_hyperpod(api_node.labels.get(HEALTH_LABEL, ""))
+    if health and not health.takes_pods:
+        words = [api_node.labels.get(label, "") for label in (HEALTH_LABEL, *REASON_LABELS)]
+        yield Event(MARKED, one_line(f"HyperPod: {' '.join(filter(None, words))}"), source, Span(), node)
 
 
 def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]], clock: Clock) -> Job:

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from clusterproof.plugins.case import Fact, LogBegin, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, dated, has_minutes, of_kernel, of_minute
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
+from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, UNKNOWN, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.core.nodeset import fold
@@ -43,6 +43,8 @@ _JOB = re.compile(  # in a path that slurmstepd has made: users make groups too,
 _STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\S{8,24}) \S{1,255} kernel: \[ {0,12}(\d{1,12}\.\d{1,9})\] ")
 _LINUX = re.compile(r"Linux version \d")  # the first line of a boot
 XID = "gpu.no_xid"
+OOPS = "host.kernel_oops"
+BOOTED = "it was booted while the job ran"
 CLEANUP = 45  # follows from another Xid, whatever that was caused by
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
@@ -132,6 +134,8 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
     text = _of_log(text)
     is_of_minutes, unread = has_minutes(text), None
     for boot in _boots(dated(text, clock)):
+        if (begins := _first_dated(boot.splitlines())) and begins.is_boot:
+            yield booted(node, begins.seconds, source)
         try:
             value = read_log(boot)["kernel_log"]
         except CaptureError as wrong:
@@ -144,6 +148,11 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
             yield replace(fact, when=of_minute(fact.when)) if is_of_minutes else fact
     if unread:
         raise unread
+
+
+def booted(node: str, seconds: float, source: str) -> Fact:
+    """A boot of a node, which is a fault only while a job ran on it."""
+    return Fact(node, UNKNOWN, True, BOOTED, source, OOPS, Span(seconds, seconds + 1.0))
 
 
 def _has_lines(boot: str) -> bool:

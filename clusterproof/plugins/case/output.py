@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
-from clusterproof.plugins.case.survived import Steps, TracebackReader, as_logged, step_of
+from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
@@ -49,6 +49,7 @@ class Output:
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
+    lived: float | None  # time of the last line that is about no end
     lagging: dict[int, str]  # ranks named in the report of a desync, and how
     ended: dict[int, str]  # ranks whose end a launcher reported first, and how
     timed_out: frozenset[int]  # ranks that report that they waited
@@ -94,7 +95,8 @@ class _Reader:
         self.untold: dict[int | None, Key] = {}  # for each rank, among the findings
         self.stamp = Span()
         self.is_stamped = False  # whether the current line has a time
-        self.wrote: dict[int | None, float] = {}  # time of each rank's last line
+        self.last_lines = LastLines()
+        self.earlier: dict[Key, Event] = {}  # long before another of that sign
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
@@ -106,8 +108,6 @@ class _Reader:
         """Process a line; `wrote` is the time that the container runtime gives it, if any."""
         self._take_stamp(self.clock.of(wrote or line))
         rank, node = self._source_of(line)
-        if self.is_stamped and self.stamp.begins is not None:
-            self.wrote[rank] = self.stamp.begins
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
@@ -125,9 +125,10 @@ class _Reader:
             self.exceptions.forget(rank)
             if untold := self.untold.pop(rank, None):
                 self._forget(untold)
+        sign = None if traceback_line.is_left_out else traceback_line.sign or sign_of("output", line)
+        self.last_lines.add(rank, self.stamp if self.is_stamped else Span(), sign)
         if traceback_line.is_left_out:
             return
-        sign = traceback_line.sign or sign_of("output", line)
         self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
@@ -177,10 +178,10 @@ class _Reader:
             self.is_root = False
             self.ended[failed] = "failed first, as its launcher saw it"
 
-    def _set_aside(self, key: Key) -> None:
-        """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
-        event, before = self.found[key], self.outlived.get(key)
-        self.outlived[key] = replace(before, count=before.count + event.count) if before else event
+    def _set_aside(self, key: Key, to: dict[Key, Event]) -> None:
+        """Keep it apart from what comes later: the first line of it, and how many there were."""
+        event, before = self.found[key], to.get(key)
+        to[key] = replace(before, count=before.count + event.count) if before else event
         self._forget(key)
 
     def _take_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
@@ -189,7 +190,9 @@ class _Reader:
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
         if key in self.found and self.steps.has_outlived(sign.name, rank, self.lines[key]):
-            self._set_aside(key)
+            self._set_aside(key, self.outlived)
+        elif key in self.found and self.last_lines.ran_s(self.found[key]) > limits().before_s:
+            self._set_aside(key, self.earlier)
         if key in self.found:
             self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
             return
@@ -205,7 +208,7 @@ class _Reader:
         )
         self.lines[key] = number
         self.messages.begin(line, key)
-        if span.begins is not None and span.ends is None:
+        if span.ends is None:
             self.open[key] = None
 
     def _source_of(self, line: str) -> tuple[int | None, str]:
@@ -264,13 +267,14 @@ class _Reader:
         """The combined result of all lines."""
         for key in list(self.found):
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
-                self._set_aside(key)
+                self._set_aside(key, self.outlived)
         return Output(
-            events=tuple(self._named(self.found.values())),
+            events=tuple(self._named((*self.earlier.values(), *self.found.values()))),
             outlived=tuple(self._named(self.outlived.values())),
             nodes_of_ranks=self.nodes,
             progress=self.progress,
             last=self.stamp.ends,
+            lived=self.last_lines.lived,
             lagging=self.lagging,
             ended=self.ended,
             timed_out=frozenset(self.timed_out),
@@ -283,6 +287,5 @@ class _Reader:
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             node = event.node or (self.nodes.get(event.rank, "") if event.rank is not None else "")
-            begins = event.when.begins
-            wrote_s = self.wrote.get(event.rank, 0.0) - begins if begins is not None else 0.0
-            yield replace(event, node=node, wrote_s=max(wrote_s, 0.0))
+            wrote_s, ran_s = self.last_lines.wrote_s(event), self.last_lines.ran_s(event)
+            yield replace(event, node=node, wrote_s=wrote_s, ran_s=ran_s)

@@ -13,8 +13,8 @@ from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import collect, files_of, read_files
 from clusterproof.plugins.case.log_file import node_of
-from clusterproof.plugins.case.scheduler import ended_between, has_completed
-from clusterproof.plugins.case.slurm import NODES, Ask, EndedJob, ended_jobs, is_down, read_job, run_command
+from clusterproof.plugins.case.scheduler import FAILED, ended_between, has_completed
+from clusterproof.plugins.case.slurm import ALL_COLUMNS, NODES, Ask, EndedJob, ended_jobs, is_out, read_job, run_command
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.window import window
@@ -190,11 +190,13 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
 
 
 def _known(jobs: Sequence[EndedJob], query: Ask) -> Ask:
-    """Cached Slurm answers for all jobs and nodes: only a job's own record is still requested."""
+    """Cached Slurm answers for all jobs, their steps and nodes: only a job's own record is still requested."""
     rows = {job.job.number: job.rows for job in jobs if job.rows}
+    for number, steps in _steps([job.job.number for job in jobs if job.rows and job.job.state == FAILED], query):
+        rows[number] += steps
     status, text = query(NODES) if jobs else (0, "")
-    down = [line for line in text.splitlines() if is_down("".join(line.split("|")[1:2]))]
-    nodes = status, text if status else "\n".join(down)
+    out = [line for line in text.splitlines() if is_out("".join(line.split("|")[1:2]))]
+    nodes = status, text if status else "\n".join(out)
 
     def known(argv: Sequence[str]) -> tuple[int, str]:
         if argv[0] == "sinfo":
@@ -203,6 +205,16 @@ def _known(jobs: Sequence[EndedJob], query: Ask) -> Ask:
         return (0, row) if row else query(argv)
 
     return known
+
+
+def _steps(numbers: Sequence[str], query: Ask) -> Iterator[tuple[str, str]]:
+    """The rows of the steps of jobs that failed, which may say why."""
+    status, text = query(("sacct", "-j", ",".join(numbers), "-P", "-o", ALL_COLUMNS)) if numbers else (1, "")
+    for line in text.splitlines() if not status else ():
+        number, dot, _ = line.partition("|")[0].partition(".")
+        number = number.partition("+")[0]
+        if dot and number in numbers:
+            yield number, f"{line}\n"
 
 
 def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, query: Ask) -> DeadJob:

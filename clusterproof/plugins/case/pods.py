@@ -17,6 +17,7 @@ JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob
 KINDS = ("Pod", *JOBS, "Event", "List", "PodList", "EventList", *(f"{kind}List" for kind in JOBS))
 BADLY = ("Failed",)  # conditions of a finished object that did not succeed
 END_CONDITIONS = ("DisruptionTarget", "TerminationTarget", "Failed")  # the reason a pod ended; the second is Kueue's
+NOT_STARTED = ("StartError", "ContainerCannotRun")  # reasons of a container
 MAX_DEPTH = 2  # nesting depth of lists
 
 
@@ -70,8 +71,14 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
         for state in ("state", "lastState"):
             ended = _of(container, state, "terminated")
             if isinstance(ended, dict):
-                message = f"pod {name}: {_text(ended.get('reason'))}, exit code {_text(ended.get('exitCode'))}"
-                yield from _event(message, source, clock.of(_text(ended.get("finishedAt"))), node)
+                yield from _event(_end_of(name, ended), source, clock.of(_text(ended.get("finishedAt"))), node)
+
+
+def _end_of(pod: str, ended: Mapping[str, Any]) -> str:
+    """How a container ended; the message is its runtime's if it never started, else the container's own."""
+    reason = _text(ended.get("reason"))
+    message = f": {_text(ended.get('message'))}" if reason in NOT_STARTED else ""
+    return f"pod {pod}: {reason}, exit code {_text(ended.get('exitCode'))}{message}"
 
 
 def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:

@@ -93,5 +93,6 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
     builder.log_begins(name, LogBegin(booted, is_boot=True))
     if is_in_part:
         builder.nodes_in_part.append(name)
+    builder.facts.append(node_log.booted(name, booted, SOURCE))
     builder.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
     builder.count("kernel log")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 
 from clusterproof.plugins.case import Collected, Event, Fact, Span
 from clusterproof.plugins.case.clocks import apart_s, utc_text
-from clusterproof.plugins.case.node_log import XID
+from clusterproof.plugins.case.node_log import BOOTED, XID
 from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
@@ -38,6 +38,8 @@ def window(case: Collected) -> Span:
         earliest.append(case.job.ran.begins - lag_s)
     if case.progress is not None and case.progress <= shown + lag_s:
         earliest.append(case.progress - lag_s)
+        if all(event.row.cause == STOPPED for event in own):  # it may have hung since
+            earliest[0] = min(begins, case.progress - lag_s)
     return Span(max(earliest), shown + lag_s)
 
 
@@ -105,6 +107,17 @@ def is_broken_since(fact: Fact, case: Collected) -> bool:
     return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
 
 
+def without_other_boots(case: Collected) -> tuple[Fact, ...]:
+    """The facts, with boots only of nodes on which the job had run for a while: a node may boot for it to begin."""
+    ran, apart = case.job.ran, apart_s(case)
+    since, until = (ran.begins or 0.0) + limits().before_s, (ran.ends or 0.0) - apart
+    return tuple(
+        fact
+        for fact in case.facts
+        if fact.words != BOOTED or (ran.is_known and fact.when.begins is not None and since < fact.when.begins < until)
+    )
+
+
 def fails_node(fact: Fact, case: Collected) -> bool:
     """The same for any fault that no job causes: also a lost disk, or a kernel that stopped."""
     return fact.cause not in (CODE, RESOURCES) and is_of_late(fact, case)
@@ -169,7 +182,16 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
     """The facts that count."""
     ended_badly = _has_ended_badly(case)
     seen = {(event.sign, event.row.cause, event.node) for event in case.events}  # thousands of events have few kinds
-    return [fact for fact in facts if not _is_of_another(fact, case) and _is_relevant(fact, ended_badly, seen)]
+    return [
+        fact
+        for fact in facts
+        if not _is_of_another(fact, case) and (_is_of_rank(fact, case) or _is_relevant(fact, ended_badly, seen))
+    ]
+
+
+def _is_of_rank(fact: Fact, case: Collected) -> bool:
+    """Whether the kernel killed the process of a rank, which says nothing of that itself."""
+    return fact.cause == RESOURCES and fact.pid is not None and rank_of(fact, case) is not None
 
 
 def _is_of_another(fact: Fact, case: Collected) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.catalog.causes import sign_of
+from clusterproof.plugins.catalog.causes import RESOURCES, limits, sign_of
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.record import replace
@@ -17,6 +17,8 @@ LOOKED_AT = 200_000  # characters
 RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
+FAILED = "FAILED"
+EXTERN = "extern"  # a step of what is not the job's program, such as logins
 SUCCEEDED = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
 _PAIR = re.compile(rf"(?:^|\s)([A-Za-z]\w{{0,40}})=(\S{{1,{LOOKED_AT}}})")  # a list of nodes may be long
 _NUMBERS = re.compile(
@@ -35,6 +37,7 @@ _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
 _CODE = re.compile(r"\d{1,5}:\d{1,5}")
 OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # the first fields, each once in a record
 OWNER_LINES = "what the owner of the job wrote has lines like Slurm's own"
+_COMPONENT = re.compile(r"^JobId=\d{1,12} HetJobId=|^\s{0,20}\d{1,12}\+\d{1,6}[.\s|]", re.MULTILINE)
 _OWN_LINE = re.compile(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", re.MULTILINE)
 _BLOCK = re.compile(r"^(?=JobId=)", re.MULTILINE)
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
@@ -61,11 +64,19 @@ def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
     if is_forged(text):
         return ()
     parts: dict[str, list[Record]] = {}
-    for fields in _records(_record(text)[:LOOKED_AT]):
+    own = _record(text)[:LOOKED_AT]
+    for fields in _records(own, _ROW):
         job, events = _job(dict(reversed(list(fields))), source, clock)  # later ones may be user text
         if job.number:
             parts.setdefault(job.number.partition("+")[0], []).append((job, events))
-    return tuple(_merged_parts(number, records) for number, records in parts.items())
+    steps: dict[str, list[Mapping[str, str]]] = {}
+    for fields in _records(own, _STEP_ROW):
+        row = dict(reversed(list(fields)))
+        steps.setdefault(re.split(r"[+.]", row.get("JobID", "").strip())[0], []).append(row)
+    return tuple(
+        (job, (*events, *_out_of_memory(job, steps.get(job.number, ()), source, clock)))
+        for job, events in (_merged_parts(number, records) for number, records in parts.items())
+    )
 
 
 def of_one_job(records: Iterable[Record], number: str) -> tuple[list[Record], list[str]]:
@@ -95,6 +106,21 @@ def is_forged(text: str) -> bool:
         return any(len(names) != len(set(names)) for names in own)
     lines = _lines(text)
     return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
+
+
+def has_components(text: str) -> bool:
+    """Whether a record is of a heterogeneous job: each component has a number of its own, which the kernel uses."""
+    return bool(_COMPONENT.search(_record(text)[:LOOKED_AT]))
+
+
+def is_of_job(named: Collection[str], number: str, has_parts: bool) -> bool | None:
+    """Whether control groups of these jobs are the job's own.
+
+    The kernel knows no task of an array, and no component of a heterogeneous job, by its number.
+    """
+    if not named or not number:
+        return None
+    return True if number in named else False if number.isdecimal() and not has_parts else None
 
 
 def blocks(text: str) -> list[str]:
@@ -157,19 +183,34 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
     return job, (Event(sign.name, state_in_words, source, ended, job.nodes[0] if _is_one_failed(job, state) else ""),)
 
 
+def _out_of_memory(job: Job, steps: Iterable[Mapping[str, str]], source: str, clock: Clock) -> Iterator[Event]:
+    """Steps killed at their memory limit as the job failed: the job's own state is that of its script."""
+    ends = job.ran.ends if job.state == FAILED else None
+    for fields in steps if ends is not None else ():
+        step = fields.get("JobID", "").strip().rpartition(".")[2]
+        state = _STATE.match(fields.get("State", ""))
+        sign = sign_of("scheduler", f"JobState={state[0]}") if state else None
+        ended = clock.of(fields.get("End", ""))
+        is_of_end = None not in (ended.begins, ends) and (ended.begins or 0) >= (ends or 0) - limits().teardown_s
+        if step != EXTERN and sign and sign.cause == RESOURCES and is_of_end:
+            nodes = _nodes(fields.get("NodeList", ""))
+            words = f"Slurm: step {step}: {state[0] if state else ''}"
+            yield Event(sign.name, words, source, ended, nodes[0] if len(nodes) == 1 else "")
+
+
 def _is_one_failed(job: Job, state: str) -> bool:
     return state == "NODE_FAIL" and len(job.nodes) == 1
 
 
-def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
-    """The fields of each job, by sacct's names."""
+def _records(text: str, form: re.Pattern[str]) -> Iterator[Iterator[tuple[str, str]]]:
+    """The fields of each job, or of each of their steps, by sacct's names."""
     if text.lstrip().startswith("JobId="):
-        yield from map(_of_scontrol, blocks(text))
+        yield from map(_of_scontrol, blocks(text) if form is _ROW else ())
         return
     lines = _lines(text)
     if not lines or not _HEAD.match(lines[0]):
         return
-    for row in filter(_ROW.match, lines[1:]):  # of jobs themselves: steps have a point in their id
+    for row in filter(form.match, lines[1:]):  # steps have a point in their id
         if "|" in lines[0]:
             yield zip(lines[0].split("|"), row.split("|"), strict=False)
         else:

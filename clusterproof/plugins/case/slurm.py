@@ -26,15 +26,16 @@ LIMIT_S = 30.0  # for a controller that does not answer
 MAX_BYTES = 64 << 20  # of an answer: about 400,000 jobs
 UTC_ENVIRONMENT = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # all times are UTC
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
+ALL_COLUMNS = f"{COLUMNS},AllocTRES"
 NOT_INSTALLED = 127
 NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
 _OWNER = re.compile(r"^\s{0,12}UserId=[^\n]{1,256}?\((\d{1,10})\)(?= GroupId=|\s*$)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
-_UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
-_SILENT = re.compile(r"not respon", re.IGNORECASE)
-_PROLOG = re.compile(r"prolog error", re.IGNORECASE)
+_OUT = re.compile(rf"{_DOWN.pattern}|drain|inval", re.IGNORECASE)
+_SILENT = re.compile(r"not respon|unexpectedly rebooted", re.IGNORECASE)
+_MARKED = re.compile(r"gres/\S{1,40} count (?:reported lower|too low)|Action:(?:Reboot|Replace)$", re.IGNORECASE)
 PROLOG_FAILED = "prolog_failed"  # a sign
 
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
@@ -77,7 +78,7 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ru
     builder.settle(number)
     known = builder.jobs[before:]
     if not known:
-        is_unknown = (shown and _UNKNOWN.search(record)) or (not kept and not _rows(row))
+        is_unknown = (shown and "invalid job id" in record.lower()) or (not kept and not _rows(row))
         answers = f"scontrol: {_line(record)}; sacct: {_line(row)}"
         if is_unknown:
             raise CaseError(f"Slurm knows no job {number}: {answers}")
@@ -109,8 +110,7 @@ def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
     begins = _BEGINS.search(text)  # after a command's warnings
     records = scheduler.read(text[begins.start() :], name, clock) if begins else ()
     if records:
-        builder.records.extend(records)
-        builder.count("record of Slurm")
+        builder.take_records(records, text)
 
 
 def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query: Ask, ended: float | None) -> None:
@@ -132,10 +132,12 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query:
 
 
 def _lost_by(state: str, why: str) -> str:
-    """The sign for Slurm's own reason; empty if a node is up, or a person drained it."""
-    if "drain" in state and _PROLOG.match(why):  # since 24.11 a resumed node keeps its reason
+    """The sign for Slurm's own reason, or HyperPod's; empty if a node is up, or a person drained it."""
+    if "drain" in state and why.lower().startswith("prolog error"):  # since 24.11 a resumed node keeps its reason
         return PROLOG_FAILED
-    return "node_failed" if is_down(state) and _SILENT.search(why) else ""
+    if is_out(state) and _MARKED.match(why):
+        return "node_marked"
+    return "node_failed" if _DOWN.search(state) and _SILENT.search(why) else ""
 
 
 def _is_of_another_time(sign: str, went: float | None, ended: float | None) -> bool:
@@ -145,9 +147,9 @@ def _is_of_another_time(sign: str, went: float | None, ended: float | None) -> b
     return abs(went - ended) > limits().lag_s if sign == PROLOG_FAILED else went - ended > limits().before_s
 
 
-def is_down(state: str) -> bool:
-    """Whether this state in sinfo means that a node is gone."""
-    return bool(_DOWN.search(state))
+def is_out(state: str) -> bool:
+    """Whether this state in sinfo means that a node is gone, or gets no jobs."""
+    return bool(_OUT.search(state))
 
 
 def _read_output(record: str, builder: CaseBuilder, offset_s: float, ended: float | None) -> None:
@@ -213,7 +215,7 @@ def ended_jobs(begins: float, ends: float, query: Ask) -> tuple[tuple[EndedJob, 
     Raises CaseError if Slurm does not answer.
     """
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
-    status, text = query(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
+    status, text = query(("sacct", "-a", "-X", "-P", "-S", since, "-o", ALL_COLUMNS))
     missing: list[str] = []
     listed = list(_of_sacct(text))
     if status:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from clusterproof.plugins.case import Span
+from clusterproof.plugins.case import Event, Span
 from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, rest_of
-from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, Block, Sign, blocks, signs
+from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 WARNED = "warned"  # the sign in causes.toml
@@ -183,3 +183,38 @@ class Steps:
             return False
         steps_of_ranks = [self.told[rank]] if rank in self.told else self.told.values()
         return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in steps_of_ranks)
+
+
+class LastLines:
+    """When each rank of a file wrote its last line, and its last before the end of another was reported."""
+
+    def __init__(self) -> None:
+        self.wrote: dict[int | None, float] = {}
+        self.ran: dict[int | None, float] = {}
+        self.ended: set[int | None] = set()  # ranks that report such an end
+        self.lived: float | None = None  # when the last line was written that is about no end
+
+    def add(self, rank: int | None, when: Span, sign: Sign | None) -> None:
+        """Add a line, with its time if it has one. Without a rank it may be of any, such as one that waits."""
+        is_of_end = sign is not None and sign.role == CASCADE
+        if is_of_end:
+            self.ended.add(rank)
+        if when.begins is None:
+            return
+        self.wrote[rank] = when.begins
+        if rank not in self.ended and not (rank is None and self.ended):
+            self.ran[rank] = when.begins
+        if when.ends is not None and not is_of_end and not (sign and sign.cause == STOPPED):
+            self.lived = when.ends
+
+    def wrote_s(self, event: Event) -> float:
+        """For how long its rank continued to write after an event."""
+        return _since(event.when.begins, self.wrote.get(event.rank))
+
+    def ran_s(self, event: Event) -> float:
+        """The same, before the end of another was reported."""
+        return _since(event.when.ends, self.ran.get(event.rank))
+
+
+def _since(moment: float | None, last: float | None) -> float:
+    return 0.0 if moment is None or last is None else max(last - moment, 0.0)

@@ -104,12 +104,16 @@ def _is_explained(case: Collected) -> bool:
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool) -> CaseVerdict:
     """From this evidence; if the rank confirming it had reported something else before, its node is only a suspect."""
-    events = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
+    events = [
+        event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event, first)
+    ]
     rank = next((event.rank for event in events if event.rank is not None), rank_of(first, case))
-    if first.cause == UNKNOWN:
-        return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
+    reason = f"{first.node}: {first.words}"
     if len(nodes) > 1:
-        reason = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
+        reason = f"{listed(nodes)} at once, first {reason}; look for what they share"
+    if first.cause == UNKNOWN:
+        return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, first, (), tuple(nodes), rank)
+    if len(nodes) > 1:
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
     is_sure = bool(events) and first.is_strong and is_alone
@@ -120,10 +124,10 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
     return CaseVerdict(first.cause, weight, standing, f"{first.node}{device}: {first.words}", first, blamed, (), rank)
 
 
-def _is_same(event: Event) -> bool:
-    """Whether a rank reports what a fault of its node causes."""
+def _is_same(event: Event, fact: Fact) -> bool:
+    """Whether a rank reports what this fault of its node causes."""
     is_doubt = event.row.role == SUSPICION and not event.row.unexplained
-    return is_doubt or event.row.of_broken_gpu or event.row.cause == RESOURCES
+    return is_doubt or event.row.of_broken_gpu or event.row.cause == fact.cause == RESOURCES
 
 
 def _by_undated(case: Collected) -> CaseVerdict | None:

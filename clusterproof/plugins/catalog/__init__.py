@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from clusterproof.plugins.catalog.instance_types import instance_types, machine_row
+from clusterproof.plugins.catalog.instance_types import ec2_name, instance_types, machine_row
 from clusterproof.plugins.catalog.nvidia import (
     ClocksEventReason,
     RecoveryAction,
@@ -115,7 +115,7 @@ class Catalog:
 
     def instance_type(self, name: str) -> InstanceType | None:
         """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`) or a machine's (`DGX H100`), if any."""
-        name = name.strip().removeprefix("ml.")
+        name = ec2_name(name)
         return self.instance_types.get(name) or instance_types().get(name) or machine_row(name)
 
     def accelerators(self, name: str) -> int | None:

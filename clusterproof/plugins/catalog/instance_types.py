@@ -21,6 +21,11 @@ def instance_types() -> Mapping[str, InstanceType]:
     return table(InstanceType, "instance_types.toml", "instance_type", key="name")
 
 
+def ec2_name(name: str) -> str:
+    """A type by EC2's name: SageMaker writes `ml.p5.48xlarge`."""
+    return name.strip().removeprefix("ml.")
+
+
 @record
 class Machine:
     """A machine by the name in its firmware: regular expressions for the whole name."""

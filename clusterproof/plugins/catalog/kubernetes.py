@@ -70,6 +70,12 @@ def bad_status(kind: str) -> str:
     return row.bad if row else "False" if kind.endswith(GOOD_NAMES) else "True"
 
 
+def is_fault(kind: str, status: str) -> bool:
+    """Whether this status means a fault, for a condition in the table."""
+    row = _conditions().get(kind)
+    return row is not None and row.bad == status
+
+
 def is_expected_taint(key: str) -> bool:
     """Whether nodes with accelerators have a taint of this key by design."""
     return any(key == row.key for row in table(ExpectedTaint, FILE, "taint").values())
