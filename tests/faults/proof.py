@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry
 
 NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
+BOOT_ID = "b3f1c2d4-0000-4000-8000-0000000000"  # of a peer, followed by its number
 
 
 @cache
@@ -47,18 +48,19 @@ def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
 
 def peers_of(evidence: NodeEvidence) -> list[NodeEvidence]:
     """Healthy nodes like this one."""
-    return [_with_address(replace(evidence, node=name), number) for number, name in enumerate(PEERS, 1)]
+    return [_another_machine(replace(evidence, node=name), number) for number, name in enumerate(PEERS, 1)]
 
 
-def _with_address(evidence: NodeEvidence, number: int) -> NodeEvidence:
-    """Give its interface addresses that no other node has."""
-    collector = evidence.collectors["naming"]
+def _another_machine(evidence: NodeEvidence, number: int) -> NodeEvidence:
+    """Give it a boot ID, and its interface addresses, that no other node has."""
+    naming, boot = evidence.collectors["naming"], evidence.collectors["boot"]
     address = {"name": "ens32", "driver": "ena", "mac": f"0a:53:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
     return replace(
         evidence,
         collectors={
             **evidence.collectors,
-            "naming": replace(collector, value={**collector.value, "addresses": [address]}),
+            "naming": replace(naming, value={**naming.value, "addresses": [address]}),
+            "boot": replace(boot, value={**boot.value, "boot_id": f"{BOOT_ID}{number:02x}"}),
         },
     )
 
