@@ -192,11 +192,11 @@ def _neuron_devices(node: Node) -> int:
 @mark.hyperpod_node_debugger("G")
 @evidence("kubectl get computedomains -A -o yaml; on the node: nvidia-imex-ctl -q")
 def test_k8s_compute_domains(cluster: ClusterFacts) -> None:
-    """Compute domains of NVIDIA's DRA driver.
+    """Compute domains.
 
-    The nodes of a compute domain share GPU memory over NVLink through their IMEX daemons. A node whose daemon is not
-    ready, or that is in no clique while others are, takes no part: its ranks fail, or fall back to the network. Users
-    create domains, so none fails a node.
+    The nodes of a compute domain of NVIDIA's DRA driver share GPU memory over NVLink through their IMEX daemons. A node
+    whose daemon is not ready, or that is in no clique while others are, takes no part: its ranks fail, or fall back to
+    the network. Users create domains, so none fails a node.
 
     Remedy (investigate): Read the log of the domain's computedomain-daemon pod on the node, and look at the node's IMEX
     and fabric checks.

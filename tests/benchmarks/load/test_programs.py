@@ -6,26 +6,23 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.agent.tools import find
-from clusterproof.plugins.benchmarks.load import asking, options, programs, tool, torch_python
+from clusterproof.plugins.benchmarks.load import asking, options, tool, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
 from tests.testbed.load import tool as load_tool
-from tests.testbed.needs import needs_fi_pingpong, needs_nodes
+from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, with_tool, without_file
 from tests.testbed.pci import EFA_NAMES
 
@@ -266,41 +263,3 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
         left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
     assert decode("gpu001", Answer(ran.stdout), nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
     assert left == []
-
-
-# EFA's loopback
-
-
-@needs_fi_pingpong
-def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = tuple("tcp" if word == "efa" else word for word in programs.EXCHANGE)
-    monkeypatch.setattr(programs, "EXCHANGE", command)
-    monkeypatch.setattr(programs, "LISTEN_S", 300.0)  # a quiet machine needs a second of it
-    monkeypatch.setattr(programs, "EXCHANGE_S", 300.0)
-    node = Node(collector_s=600.0)
-    run = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
-    assert (run.exit, run.why_not if run.mb_per_s is None else "") == (0, "")
-
-
-def test_a_librarys_many_warnings_cut_off_neither_the_first_of_them_nor_the_row_behind_them() -> None:
-    warnings = [b"libfabric:7:efa:core:warn(): no huge pages\n" * 20] * 5
-    row = b"1m      200     =200     400m        0.57s   3653.77     286.98       0.00\n"
-    program = SimpleNamespace(chunks=lambda _: iter([b"libfabric:7:efa:fork\n", *warnings, row]))
-    output, has_ended = programs.communicate(program, 1.0)  # type: ignore[arg-type]
-    assert (output.startswith("libfabric:7:efa:fork"), len(output), has_ended) == (True, programs.MAX_WORDS, True)
-    assert PingpongRun({"domain": "d", "exit": 0, "output": output, "server": ""}).mb_per_s == 3653.77
-
-
-@needs_fi_pingpong
-def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
-    node = Node(collector_s=60.0)
-    run = PingpongRun({"domain": "x", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
-    assert run.mb_per_s is None
-    assert run.why_not
-
-
-@needs_nodes
-def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
-    domains = evidence_of(loadable_p5(), "efa_loopback").value["domains"]
-    assert len({domain["domain"] for domain in domains}) == len(domains) == 32
-    assert {domain["exit"] for domain in domains} == {0}  # the fake refuses to run with shared memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +14,9 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
+from tests.testbed.exact import Change, exact
 
+COLLECTIVE, STEP = "gpu.exact_collective", "gpu.exact_step"
 H100, A100, DISPLAY = "2330", "20b2", "1ff0"  # PCI device ids, the last of a T1000
 
 
@@ -125,3 +128,22 @@ def copying(
 
 def _bridge(gpu: int, is_there: bool) -> dict[str, Any]:
     return {"nvlinks_to": {f"GPU {gpu ^ 1}": 4}} if is_there else {}
+
+
+def value(part: str, *changes: Change, **more: object) -> dict[str, Any]:
+    """What a node with these changes sends."""
+    return {"gpus": 8, **more, **ran(json.dumps(json.loads(exact(*changes))[part]))}
+
+
+def exchanged(*changes: Change) -> Result:
+    """The check's result on a node whose ranks printed this."""
+    return evaluated(COLLECTIVE, "exact_collective", {"gpu001": value("collectives", *changes)})
+
+
+def trained(*nodes: tuple[Change, ...], drivers: tuple[str, ...] = (), gpus: int = 8) -> Result:
+    """The result on the first of these nodes, each with its changes and driver."""
+    values = {
+        f"gpu{number:03}": value("steps", *changes, gpus=gpus, driver=drivers[number - 1] if drivers else "580.65")
+        for number, changes in enumerate(nodes, 1)
+    }
+    return evaluated(STEP, "exact_step", values, gpus=gpus)
