@@ -1,0 +1,69 @@
+"""Logs and crash dumps that fill their file system."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.collect_logs import FOLDERS, MAX_ENTRIES
+from clusterproof.plugins.evidence.storage.facts_logs import LogFolder, log_folders
+
+pytestmark = [mark.storage, mark.preflight]
+
+KIB_IN_MIB = 1024
+KIB_IN_GIB = 1024 * 1024
+
+
+@mark.hyperpod_node_debugger("I.2")
+@evidence("du -xsh /var/log /var/crash; df -h /var/log; find /var/log /var/crash -xdev -type f -size +1G -ls")
+def test_log_growth(node: Node) -> None:
+    """Space taken by logs.
+
+    Logs and crash dumps that nothing limits grow until their file system is full, which mostly is the root volume. What
+    counts is the space on the disk; no link is followed, and other file systems below are left out. It is a concern at
+    most, because users can write to logs, too.
+
+    Remedy (clean up): See in the largest files what writes so much, and stop it. Shrink the journal (journalctl
+    --vacuum-size=1G) and limit it (SystemMaxUse in journald.conf), have logrotate rotate the other logs (maxsize), and
+    remove crash dumps that nobody needs.
+    """
+    folders = log_folders.of(node)
+    if not folders:
+        not_applicable(f"there is no {' and no '.join(FOLDERS)}")
+    for folder in folders:
+        with part:
+            _evaluate(node, folder)
+
+
+def _evaluate(node: Node, folder: LogFolder) -> None:
+    """The verdict on one folder."""
+    path, kib, total_kib = folder.label, folder.kib, folder.total_kib
+    most_percent, least_gib = node.threshold("logs.used_concern_percent"), node.threshold("logs.least_concern_gib")
+    is_whole = not (folder.is_cut or folder.unread)
+    if not total_kib:
+        incomplete(f"the file system of {path} does not report its size")
+    percent = 100 * kib / total_kib
+    if percent >= most_percent and kib >= least_gib * KIB_IN_GIB:
+        concern(
+            f"{path} takes {'' if is_whole else 'at least '}{_size(kib)}, {percent:.0f} % of its file system"
+            f"{_largest(folder)}; expected less than {most_percent:g} %, or {least_gib:g} GiB"
+        )
+    if folder.unread:
+        incomplete(f"{folder.unread} folders in {path} may not be read{node.if_denied}", cause="logs may not be read")
+    if folder.is_cut:
+        incomplete(
+            f"{path} has more entries than were looked at in the time, or than {MAX_ENTRIES:,}: {_size(kib)} so far"
+        )
+
+
+def _largest(folder: LogFolder) -> str:
+    """The largest files, as far as they are known."""
+    files = [*each(folder.largest, lambda file: (file.path, file.kib))]
+    named = ", ".join(f"{path} ({_size(kib)})" for path, kib in files if kib)
+    return named and f", most of it in {named}"
+
+
+def _size(kib: int) -> str:
+    return f"{kib / KIB_IN_GIB:.1f} GiB" if kib >= KIB_IN_GIB else f"{kib / KIB_IN_MIB:.0f} MiB"
