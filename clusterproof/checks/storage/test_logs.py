@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.collect_logs import FOLDERS, MAX_ENTRIES
 from clusterproof.plugins.evidence.storage.facts_logs import LogFolder, log_folders
@@ -39,20 +39,20 @@ def test_log_growth(node: Node) -> None:
 
 def _evaluate(node: Node, folder: LogFolder) -> None:
     """The verdict on one folder."""
-    path, kib, total_kib = folder.label, folder.kib, folder.total_kib
+    path, kib, total_kib = known(lambda: folder.label, "a folder of logs"), folder.kib, folder.total_kib
     most_percent, least_gib = node.threshold("logs.used_concern_percent"), node.threshold("logs.least_concern_gib")
-    is_whole = not (folder.is_cut or folder.unread)
+    unread, is_cut = known(lambda: folder.unread, 0), known(lambda: folder.is_cut, False)
     if not total_kib:
         incomplete(f"the file system of {path} does not report its size")
     percent = 100 * kib / total_kib
     if percent >= most_percent and kib >= least_gib * KIB_IN_GIB:
         concern(
-            f"{path} takes {'' if is_whole else 'at least '}{_size(kib)}, {percent:.0f} % of its file system"
+            f"{path} takes {'at least ' if unread or is_cut else ''}{_size(kib)}, {percent:.0f} % of its file system"
             f"{_largest(folder)}; expected less than {most_percent:g} %, or {least_gib:g} GiB"
         )
-    if folder.unread:
-        incomplete(f"{folder.unread} folders in {path} may not be read{node.if_denied}", cause="logs may not be read")
-    if folder.is_cut:
+    if unread:
+        incomplete(f"{unread} folders in {path} may not be read{node.if_denied}", cause="logs may not be read")
+    if is_cut:
         incomplete(
             f"{path} has more entries than were looked at in the time, or than {MAX_ENTRIES:,}: {_size(kib)} so far"
         )
@@ -60,7 +60,7 @@ def _evaluate(node: Node, folder: LogFolder) -> None:
 
 def _largest(folder: LogFolder) -> str:
     """The largest files, as far as they are known."""
-    files = [*each(folder.largest, lambda file: (file.path, file.kib))]
+    files = [*each(known(lambda: folder.largest, ()), lambda file: (file.path, file.kib))]
     named = ", ".join(f"{path} ({_size(kib)})" for path, kib in files if kib)
     return named and f", most of it in {named}"
 
