@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.collect_logs import FOLDERS, MAX_ENTRIES
 from clusterproof.plugins.evidence.storage.facts_logs import LogFolder, log_folders
@@ -35,27 +35,40 @@ def test_log_growth(node: Node) -> None:
     for folder in folders:
         with part:
             _evaluate(node, folder)
+        with part:
+            _require_whole(node, folder)
 
 
 def _evaluate(node: Node, folder: LogFolder) -> None:
-    """The verdict on one folder."""
-    path, kib, total_kib = known(lambda: folder.label, "a folder of logs"), folder.kib, folder.total_kib
+    """A concern where a folder takes too much of its file system."""
+    path, kib, total_kib = _path(folder), folder.kib, folder.total_kib
     most_percent, least_gib = node.threshold("logs.used_concern_percent"), node.threshold("logs.least_concern_gib")
-    unread, is_cut = known(lambda: folder.unread, 0), known(lambda: folder.is_cut, False)
     if not total_kib:
         incomplete(f"the file system of {path} does not report its size")
     percent = 100 * kib / total_kib
-    if percent >= most_percent and kib >= least_gib * KIB_IN_GIB:
-        concern(
-            f"{path} takes {'at least ' if unread or is_cut else ''}{_size(kib)}, {percent:.0f} % of its file system"
-            f"{_largest(folder)}; expected less than {most_percent:g} %, or {least_gib:g} GiB"
-        )
-    if unread:
-        incomplete(f"{unread} folders in {path} may not be read{node.if_denied}", cause="logs may not be read")
-    if is_cut:
+    at_least = "at least " if any(readings(folder, "unread", "is_cut")[0].values()) else ""
+    concern_if(
+        percent >= most_percent and kib >= least_gib * KIB_IN_GIB,
+        f"{path} takes {at_least}{_size(kib)}, {percent:.0f} % of its file system{_largest(folder)}"
+        f"; expected less than {most_percent:g} %, or {least_gib:g} GiB",
+    )
+
+
+def _require_whole(node: Node, folder: LogFolder) -> None:
+    """Incomplete where a folder was not looked at to its end."""
+    with part:
+        if folder.is_cut:
+            incomplete(
+                f"{_path(folder)} has more than {MAX_ENTRIES:,} entries, or its disk is slow: the rest was not read"
+            )
+    if folder.unread:
         incomplete(
-            f"{path} has more entries than were looked at in the time, or than {MAX_ENTRIES:,}: {_size(kib)} so far"
+            f"{folder.unread} folders in {_path(folder)} may not be read{node.if_denied}", cause="logs may not be read"
         )
+
+
+def _path(folder: LogFolder) -> str:
+    return known(lambda: folder.label, "a folder of logs")
 
 
 def _largest(folder: LogFolder) -> str:

@@ -209,7 +209,7 @@ def test_lustre_client_cache(node: Node) -> None:
         concern_if(
             limit_mib < least_mib,
             f"max_cached_mb of {_mounted_as(node, cache)} is {limit_mib}: the client caches at most {limit_mib} MiB"
-            f" with {memory_mib:.0f} MiB of memory{_fetched_ahead(cache)}; expected at least {least_mib:.0f}"
+            f" with {memory_mib:.0f} MiB of memory{_read_ahead(cache)}; expected at least {least_mib:.0f}"
             f" ({least_percent:g} % of the memory)",
         )
 
@@ -222,6 +222,6 @@ def _mounted_as(node: Node, cache: LustreCache) -> str:
     return f"{', '.join(paths)} ({name})" if paths else name
 
 
-def _fetched_ahead(cache: LustreCache) -> str:
-    percent = readings(cache, "ahead_percent")[0].get("ahead_percent")
-    return "" if percent is None else f"; read-ahead had fetched {percent:.0f} % of the pages that were read"
+def _read_ahead(cache: LustreCache) -> str:
+    hits, misses = readings(cache, "read_ahead")[0].get("read_ahead", (0, 0))
+    return f"; read-ahead had {hits} hits and {misses} misses" if hits or misses else ""

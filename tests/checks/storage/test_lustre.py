@@ -60,7 +60,7 @@ DENIED = {"error": "EACCES", "text": ""}
             [{**CACHE, "read_ahead_stats": HITS}],
             4004,
             CONCERN,
-            f"{LITTLE}; read-ahead had fetched 75 % of the pages that were read; expected at least 1001",
+            f"{LITTLE}; read-ahead had 30 hits and 10 misses; expected at least 1001",
         ),
         ([{**CACHE, "read_ahead_stats": DENIED}], 4004, CONCERN, LITTLE),
         ([{**CACHE, "read_ahead_stats": DENIED}], 4000, PASS, ""),

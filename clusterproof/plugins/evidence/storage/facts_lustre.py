@@ -111,10 +111,10 @@ class LustreCache(Reported):
         return int(limit[1])
 
     @property
-    def ahead_percent(self) -> float | None:
-        """The percentage of read pages that read-ahead had fetched; None before the first. Raises Incomplete."""
+    def read_ahead(self) -> tuple[int, int]:
+        """How many pages were there when they were read, because of read-ahead, and how many not. Raises Incomplete."""
         hits, misses = (sum(map(int, counter.findall(self.reads))) for counter in (_HITS, _MISSES))
-        return 100 * hits / (hits + misses) if hits + misses else None
+        return hits, misses
 
 
 _LIMIT = Pattern(r"(?m)^(?:max_cached_mb:[ \t]{0,20})?(\d{1,12})[ \t]{0,20}$")  # old clients print the number alone
