@@ -63,7 +63,8 @@ def _require_whole(node: Node, folder: LogFolder) -> None:
             )
     if folder.unread:
         incomplete(
-            f"{folder.unread} folders in {_path(folder)} may not be read{node.if_denied}", cause="logs may not be read"
+            f"{folder.unread} folders in {_path(folder)} could not be read{node.if_denied}",
+            cause="logs could not be read",
         )
 
 

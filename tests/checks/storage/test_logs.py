@@ -36,7 +36,7 @@ def logs(path: str = "/var/log", kib: int = 20 * GIB, **more: Any) -> dict[str, 
         ([logs(is_cut=True)], INCOMPLETE, "concern: /var/log takes at least 20.0 GiB"),
         ([logs(unread=2)], INCOMPLETE, "concern: /var/log takes at least 20.0 GiB"),
         ([logs(kib=0, is_cut=True), logs("/var/crash")], INCOMPLETE, "concern: /var/crash takes 20.0 GiB"),
-        ([logs(kib=0, unread=2)], INCOMPLETE, "2 folders in /var/log may not be read"),
+        ([logs(kib=0, unread=2)], INCOMPLETE, "2 folders in /var/log could not be read"),
         (
             [logs(kib=2 * GIB, is_cut=True)],
             INCOMPLETE,

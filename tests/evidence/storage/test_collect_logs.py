@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import pytest
 
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.storage.collect_logs import MAX_ENTRIES
-from tests.builders.probed import collect_under, host_root, read_under
+from tests.builders.probed import PATIENT, collect_under, host_root, probe_node, read_under
+from tests.testbed.image import Folder
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import entered, healthy_cpu, with_file, with_tmpfs
 
 pytestmark = pytest.mark.long
 KIB = 1024
+NOBODY = 65534
 NOTHING: dict[str, Any] = {"kib": 0, "largest": [], "unread": 0, "is_cut": False}
 
 
@@ -65,6 +70,41 @@ def test_of_too_many_entries_those_looked_at_are_counted(tmp_path: Path) -> None
         (root / f"var/log/pods/{number}").touch()
     logs, crashes = seen(root)
     assert (logs["kib"], logs["is_cut"], crashes["is_cut"]) == (16, True, False)
+
+
+@needs_nodes
+def test_no_other_file_system_is_entered() -> None:
+    with entered(with_tmpfs(healthy_cpu(), "/var/log/pods", "8m")) as node:
+        write = "head -c 65536 /dev/zero >/var/log/pods/0.log; head -c 16384 /dev/zero >/var/log/syslog"
+        node.run(["/bin/sh", "-c", write], timeout=60.0)
+        report = probe_node(node, ["logs"], PATIENT).collectors["logs"].value
+    assert isinstance(report, dict)
+    (logs,) = report["folders"]
+    assert (logs["kib"], logs["largest"][0]["path"]) == (16, "/var/log/syslog")
+
+
+@needs_nodes
+def test_folders_that_only_root_may_read_are_counted() -> None:
+    image = with_file(with_file(healthy_cpu(), "/var/log/audit", Folder(0o700)), "/var/log/syslog", "x" * KIB * 16)
+    with entered(image) as node:
+        report = probe_node(node, ["logs"], PATIENT, user=NOBODY).collectors["logs"].value
+    assert isinstance(report, dict)
+    (logs,) = report["folders"]
+    assert (logs["kib"], logs["unread"]) == (16, 1)
+
+
+def test_folders_nested_too_deeply_hide_no_file_beside_them(tmp_path: Path) -> None:
+    root = host_root(tmp_path, {"var/crash/core": b"x" * KIB * 16})
+    folder = os.open(root / "var/crash", os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("a", dir_fd=folder)
+        inside = os.open("a", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inside
+    os.close(folder)
+    (crashes,) = seen(root)
+    subprocess.run(["rm", "-r", root / "var"], check=True)  # shutil gives up on so deep a tree
+    assert (crashes["kib"], crashes["unread"]) == (16, 1)
 
 
 def test_a_host_without_logs_has_no_folder(tmp_path: Path) -> None:
