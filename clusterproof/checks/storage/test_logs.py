@@ -7,7 +7,7 @@ from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applic
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.storage.collect_logs import FOLDERS, MAX_ENTRIES
+from clusterproof.plugins.evidence.storage.collect_logs import FOLDERS, MAX_FILES
 from clusterproof.plugins.evidence.storage.facts_logs import LogFolder, log_folders
 
 pytestmark = [mark.storage, mark.preflight]
@@ -59,7 +59,7 @@ def _require_whole(node: Node, folder: LogFolder) -> None:
     with part:
         if folder.is_cut:
             incomplete(
-                f"{_path(folder)} has more than {MAX_ENTRIES:,} entries, or its disk is slow: the rest was not read"
+                f"{_path(folder)} has more than {MAX_FILES:,} entries, or its disk is slow: the rest was not read"
             )
     if folder.unread:
         incomplete(

@@ -78,7 +78,7 @@ DENIED = {"error": "EACCES", "text": ""}
 def test_a_lustre_client_may_cache_a_share_of_its_memory(
     caches: Any, memory_mib: int, verdict: Verdict, message: str
 ) -> None:
-    own = {"lustre": {**lustre(), "caches": caches}, "boot": boot(memory_kib=memory_mib * 1024)}
+    own: dict[str, Any] = {"lustre": {**lustre(), "caches": caches}, "boot": boot(memory_kib=memory_mib * 1024)}
     expect(evaluated("lustre_client_cache", LUSTRE, **own), verdict, message)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.evidence import Status
-from clusterproof.plugins.evidence.storage.collect_logs import MAX_ENTRIES
+from clusterproof.plugins.evidence.storage.collect_logs import MAX_FILES
 from tests.builders.probed import PATIENT, collect_under, host_root, probe_node, read_under
 from tests.testbed.image import Folder
 from tests.testbed.needs import needs_nodes
@@ -66,7 +66,7 @@ def test_no_link_is_followed_but_that_of_the_folder_itself(tmp_path: Path) -> No
 def test_of_too_many_entries_those_looked_at_are_counted(tmp_path: Path) -> None:
     root = host_root(tmp_path, {"var/log/syslog": b"x" * KIB * 16, "var/crash/core": ""})
     (root / "var/log/pods").mkdir()
-    for number in range(MAX_ENTRIES):
+    for number in range(MAX_FILES):
         (root / f"var/log/pods/{number}").touch()
     logs, crashes = seen(root)
     assert (logs["kib"], logs["is_cut"], crashes["is_cut"]) == (16, True, False)

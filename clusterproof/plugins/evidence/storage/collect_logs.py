@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.agent.reading import Node
 
 FOLDERS = ("/var/log", "/var/crash")
-MAX_ENTRIES = 8192  # in each
+MAX_FILES = 8192  # in each, with the folders in it
 
 
 def read(node: Node) -> object:
@@ -34,8 +34,7 @@ def _folder(node: Node, path: str) -> dict[str, object]:
     for inode, kib, name in _entries(folder, path, os.fstat(folder).st_dev):
         files[inode] = kib, name
         unread += not inode
-        is_cut = len(files) > MAX_ENTRIES or time.monotonic() > until
-        if is_cut:
+        if is_cut := len(files) > MAX_FILES or time.monotonic() > until:
             break
     sizes = os.fstatvfs(folder)
     return {
@@ -53,7 +52,7 @@ def _entries(folder: int, path: str, device: int) -> Iterator[tuple[int, int, st
 
     A folder that cannot be read has no inode.
     """
-    inner = []
+    names = []
     for entry in os.scandir(folder):
         try:
             status = entry.stat(follow_symlinks=False)
@@ -61,11 +60,11 @@ def _entries(folder: int, path: str, device: int) -> Iterator[tuple[int, int, st
             continue  # it was removed meanwhile
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder and status.st_dev == device:
-            inner.append(entry.name)
+            names.append(entry.name)
         yield status.st_ino, 0 if is_folder else status.st_blocks // 2, f"{path}/{entry.name}"
-    for name in inner:
+    for name in names:
         try:
-            opened = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            opened = os.open(name, os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=folder)
             yield from _entries(opened, f"{path}/{name}", device)
             os.close(opened)
         except FileNotFoundError:
