@@ -143,6 +143,25 @@ def test_lctl_shows_imports_and_health() -> None:
     assert collected == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("64294", "64294"),
+        ("\nusers: 5\nmax_cached_mb: 64294\nused_mb: 0", "users: 5\nmax_cached_mb: 64294\nused_mb: 0"),
+    ],
+)
+def test_lctl_shows_the_caches_of_mounts(value: str, kept: str) -> None:
+    text = (
+        f"llite.abcde-ffff8e2d.max_cached_mb={value}\nllite.abcde-ffff8e2d.read_ahead_stats=\nhits 9 samples [pages]\n"
+    )
+    (cache,) = storage.read_parameters(f"{text}llite.abcde-ffff8e2d.checksums=1\n")["lustre"]["caches"]  # type: ignore[index]
+    assert cache == {
+        "name": "abcde-ffff8e2d",
+        "max_cached_mb": kept,
+        "read_ahead_stats": "hits 9 samples [pages]",
+    }
+
+
 def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
     whole = "  PID STAT COMMAND\n    1 Ss   systemd\n   77 Z    python3 <defunct>\n"
     assert system.read_ps(whole) == {"processes": {"total": 2, "zombies": 1}}

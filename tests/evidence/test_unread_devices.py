@@ -32,7 +32,7 @@ KNOWN = {
     | {f"network.{name}" for name in ("efa_count", "efa_modules", "efa_counters")}
     | {f"network.{name}" for name in ("ib_count", "ib_ports", "ib_link_layer", "ib_errors")}
     | {"software.efa_installer_string"},
-    "lustre": {"storage.lustre_health"},
+    "lustre": {"storage.lustre_client_cache", "storage.lustre_health"},
     "pci": {"gpu.nvswitch_count", "gpu.gpu_driver", "gpu.gpu_paths", "host.c_states", "host.device_drivers"}
     | {"network.efa_count", "gpu.pcie_switches", "gpu.gpu_numa", "host.numa", "network.nic_numa"}
     | {f"software.{name}" for name in ("container_devices", "libraries_load", "container_runtime")},
@@ -46,7 +46,7 @@ LISTS |= {
 }
 LISTS |= {"pci": ("devices", "address vendor device class path driver function_of numa")}
 LISTS |= {"efa_counters": ("devices", "name"), "ena_counters": ("interfaces", "name"), "ebs": ("volumes", "name")}
-LISTS |= {"pci_config": ("functions", "address kind model path iommu")}
+LISTS |= {"logs": ("folders", "name"), "pci_config": ("functions", "address kind model path iommu")}
 
 
 def hung(collector: str, share: float | None, status: Status = Status.TIMED_OUT) -> NodeEvidence:

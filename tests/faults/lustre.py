@@ -8,7 +8,7 @@ from functools import reduce
 from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.image import NodeImage
-from tests.testbed.lustre import imported, mdt, ost
+from tests.testbed.lustre import cached, imported, llite, mdt, ost
 from tests.testbed.node import with_file, with_tool
 
 
@@ -73,6 +73,7 @@ LUSTRE = (
             "storage.lustre_ost_fill": INCOMPLETE,
             "storage.lustre_mdt_inodes": INCOMPLETE,
             "storage.lustre_tuning": INCOMPLETE,
+            "storage.lustre_client_cache": INCOMPLETE,
         },
         "/fsx is Lustre, and its client does not report all its servers",
     ),
@@ -143,6 +144,20 @@ LUSTRE = (
         "lru_max_age 3900000 ms; expected at most 600000",
     ),
 )
+CACHE = (
+    Fault(
+        "a Lustre client that may cache little",
+        lambda image: with_file(image, llite("max_cached_mb"), cached(2048)),
+        {"storage.lustre_client_cache": CONCERN},
+        "max_cached_mb of /fsx (oyuutbev) is 2048: the client caches at most 2048 MiB with ",
+    ),
+    Fault(
+        "an older Lustre client that may cache little",
+        lambda image: with_file(image, llite("max_cached_mb"), "0\n"),
+        {"storage.lustre_client_cache": CONCERN},
+        "max_cached_mb of /fsx (oyuutbev) is 0: the client caches at most 0 MiB with ",
+    ),
+)
 STRIPED = """#!/bin/sh
 echo "$3"
 echo 'stripe_count:  {} stripe_size:   1048576 pattern:       0 stripe_offset: -1'
@@ -171,4 +186,4 @@ STRIPING = (
         policy=SAVING,
     ),
 )
-FAULTS = LUSTRE + STRIPING
+FAULTS = LUSTRE + CACHE + STRIPING

@@ -14,7 +14,7 @@ class Counted:
     entries: str
 
 
-LUSTRE = ("lustre_clients", "lustre_mdt_inodes", "lustre_ost_fill", "lustre_tuning")
+LUSTRE = ("lustre_client_cache", "lustre_clients", "lustre_mdt_inodes", "lustre_ost_fill", "lustre_tuning")
 
 ROWS: Mapping[str, Counted] = {
     "an EFA device that is not there has no device file and no domain": Counted(

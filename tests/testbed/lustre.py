@@ -30,6 +30,22 @@ IMPORT = """import:
 """
 
 
+CACHED_MIB = 1_032_192  # half of the memory of a p5, as Lustre sets it
+CACHED = """users: 4
+max_cached_mb: {limit}
+used_mb: 1024
+unused_mb: {unused}
+reclaim_count: 0
+"""
+READ_AHEAD = """snapshot_time             1764547200.123456789 secs.nsecs
+start_time                1764460800.000000000 secs.nsecs
+elapsed_time              86400.123456789 secs.nsecs
+hits                      900000 samples [pages]
+misses                    100000 samples [pages]
+zero size window          3 samples [pages]
+"""
+
+
 def client_files() -> Tree:
     """/sys of a node with a loaded Lustre client and nothing mounted."""
     return {
@@ -58,6 +74,8 @@ def mounted_files() -> Tree:
         tree |= _numbers("mdc", name, max_rpcs_in_flight=64, max_mod_rpcs_in_flight=50)
         tree |= _numbers("mdc", name, kbytestotal=36_000_000, kbytesfree=35_900_000, kbytesavail=35_900_000)
         tree |= _numbers("mdc", name, filestotal=14_000_000, filesfree=12_900_000)
+    here = f"fs/lustre/llite/{FILE_SYSTEM}-{INSTANCE}"
+    tree |= {f"{here}/max_cached_mb": cached(CACHED_MIB), f"{here}/read_ahead_stats": READ_AHEAD}
     tree[f"fs/lustre/mgc/{MANAGEMENT}/import"] = IMPORT.format(name=MANAGEMENT, target="MGS", state="FULL")
     return tree
 
@@ -79,6 +97,16 @@ def with_mount_words(image: NodeImage, path: str, old: str, new: str) -> NodeIma
     line = next(each for each in image.mounted if each.split(" ")[4] == path)
     assert old in line
     return with_mount(image, path, line.replace(old, new))
+
+
+def cached(limit_mib: int) -> str:
+    """The text of max_cached_mb."""
+    return CACHED.format(limit=limit_mib, unused=limit_mib - 1024)
+
+
+def llite(file: str) -> str:
+    """The path of a file about the mounted file system."""
+    return f"/sys/fs/lustre/llite/{FILE_SYSTEM}-{INSTANCE}/{file}"
 
 
 def ost(index: int, file: str) -> str:

@@ -1,4 +1,4 @@
-"""Lustre: health, connections and tuning of the client, and free space on every target."""
+"""Lustre: health, connections, tuning and cache of the client, and free space on every target."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.storage.facts_lustre import LustreClient, LustreTarget
+from clusterproof.plugins.evidence.storage.facts import lustre_path
+from clusterproof.plugins.evidence.storage.facts_lustre import LustreCache, LustreClient, LustreTarget
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 
+KIB_IN_MIB = 1024
 KIB_IN_GIB = 1024 * 1024
 
 
@@ -184,3 +186,42 @@ def _values(node: Node, clients: Clients, kind: str, name: str) -> Iterator[floa
     if not kind:
         return each([name], node.lustre.parameter)
     return each([client for of, client in clients if of == kind], lambda client: getattr(client, name))
+
+
+@evidence("lctl get_param llite.*.max_cached_mb llite.*.read_ahead_stats; grep MemTotal /proc/meminfo")
+def test_lustre_client_cache(node: Node) -> None:
+    """Lustre client cache.
+
+    What a job reads again comes from the client's page cache, as far as max_cached_mb lets it grow. Data that does not
+    fit is read from the servers again in each epoch. Lustre's default is half of the memory, or three quarters.
+
+    Remedy (fix configuration): Raise it on the MGS for all clients (lctl set_param -P llite.*.max_cached_mb=MIB), or in
+    the lifecycle script without -P, where it is lost at the next mount.
+    """
+    path = lustre_path(node)
+    caches = node.lustre.caches
+    if path and not caches:
+        incomplete(f"{path} is Lustre, and its client reports no cache")
+    memory_mib = node.boot.memory_kib / KIB_IN_MIB
+    least_percent = node.threshold("lustre.cached_concern_percent")
+    least_mib = memory_mib * least_percent / 100
+    for cache, limit_mib in each(caches, lambda cache: (cache, cache.limit_mib)):
+        concern_if(
+            limit_mib < least_mib,
+            f"max_cached_mb of {_mounted_as(node, cache)} is {limit_mib}: the client caches at most {limit_mib} MiB"
+            f" with {memory_mib:.0f} MiB of memory{_read_ahead(cache)}; expected at least {least_mib:.0f}"
+            f" ({least_percent:g} % of the memory)",
+        )
+
+
+def _mounted_as(node: Node, cache: LustreCache) -> str:
+    """Where the file system is mounted, and its name, as far as they are known."""
+    name = readings(cache, "file_system")[0].get("file_system", "a file system")
+    read = [readings(mount, "path", "source")[0] for mount in readings(node, "mounts")[0].get("mounts", ())]
+    paths = [row["path"] for row in read if "path" in row and f"{row.get('source', '')}/".find(f":/{name}/") >= 0]
+    return f"{', '.join(paths)} ({name})" if paths else name
+
+
+def _read_ahead(cache: LustreCache) -> str:
+    hits, misses = readings(cache, "read_ahead")[0].get("read_ahead", (0, 0))
+    return f"; read-ahead had {hits} hits and {misses} misses" if hits or misses else ""

@@ -6,7 +6,7 @@ COMMANDS = {
     "cpus": "lscpu",
     "edac": "grep . /sys/devices/system/edac/mc/mc*/*_count",
     "kernel": "uname -a; chronyc tracking",
-    "lustre": "sudo lctl get_param health_check '*.*.import'",
+    "lustre": "sudo lctl get_param health_check '*.*.import' 'llite.*.max_cached_mb'",
     "lustre_space": "lfs df; lfs df -i",
     "memory": "cat /proc/meminfo /sys/kernel/mm/transparent_hugepage/enabled; lscpu; numactl --hardware",
     "neuron": "lspci; neuron-ls",

@@ -139,7 +139,9 @@ def test_a_mount_without_a_client_that_reports_it_is_incomplete() -> None:
     assert result.message == "/fsx is Lustre; lustre: not on this node (no Lustre client: no module lustre is loaded)"
 
 
-@pytest.mark.parametrize("check", ["lustre_health", "lustre_clients", "lustre_ost_fill", "lustre_mdt_inodes"])
+@pytest.mark.parametrize(
+    "check", ["lustre_client_cache", "lustre_health", "lustre_clients", "lustre_ost_fill", "lustre_mdt_inodes"]
+)
 def test_nothing_is_called_lustre_of_a_node_that_reports_neither_mounts_nor_a_client(check: str) -> None:
     result = result_of(f"storage.{check}", NodeEvidence("gpu001", {}))
     assert result.verdict is Verdict.INCOMPLETE

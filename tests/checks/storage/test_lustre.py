@@ -41,6 +41,52 @@ def test_a_lustre_client_says_that_it_is_healthy(data: Any, verdict: Verdict, me
     expect(evaluated("lustre_health", LUSTRE, lustre=data), verdict, message)
 
 
+CACHE = {"name": "fsx-ffff8e2d", "max_cached_mb": "users: 2\nmax_cached_mb: 1000\nused_mb: 900", "read_ahead_stats": ""}
+HITS = (
+    "snapshot_time  17 secs.nsecs\nhits  30 samples [pages]\nmisses  10 samples [pages]\nhits zero  5 samples [pages]"
+)
+LITTLE = "max_cached_mb of /fsx (fsx) is 1000: the client caches at most 1000 MiB with 4004 MiB of memory"
+DENIED = {"error": "EACCES", "text": ""}
+
+
+@pytest.mark.parametrize(
+    ("caches", "memory_mib", "verdict", "message"),
+    [
+        ([CACHE], 4000, PASS, ""),
+        ([CACHE], 4004, CONCERN, f"{LITTLE}; expected at least 1001 (25 % of the memory)"),
+        ([{**CACHE, "max_cached_mb": "1000"}], 4004, CONCERN, LITTLE),
+        ([{**CACHE, "max_cached_mb": "0"}], 4004, CONCERN, "max_cached_mb of /fsx (fsx) is 0"),
+        (
+            [{**CACHE, "read_ahead_stats": HITS}],
+            4004,
+            CONCERN,
+            f"{LITTLE}; read-ahead had 30 hits and 10 misses; expected at least 1001",
+        ),
+        ([{**CACHE, "read_ahead_stats": DENIED}], 4004, CONCERN, LITTLE),
+        ([{**CACHE, "read_ahead_stats": DENIED}], 4000, PASS, ""),
+        ([{**CACHE, "name": "other-fs-ffff"}], 4004, CONCERN, "max_cached_mb of other-fs is 1000"),
+        (
+            [{**CACHE, "max_cached_mb": "users: 5"}],
+            4004,
+            INCOMPLETE,
+            "max_cached_mb of fsx is not understood: 'users: 5'",
+        ),
+        ([{**CACHE, "max_cached_mb": DENIED}, CACHE], 4004, INCOMPLETE, f"concern: {LITTLE}"),
+        ([], 4004, INCOMPLETE, "/fsx is Lustre, and its client reports no cache"),
+    ],
+)
+def test_a_lustre_client_may_cache_a_share_of_its_memory(
+    caches: Any, memory_mib: int, verdict: Verdict, message: str
+) -> None:
+    own: dict[str, Any] = {"lustre": {**lustre(), "caches": caches}, "boot": boot(memory_kib=memory_mib * 1024)}
+    expect(evaluated("lustre_client_cache", LUSTRE, **own), verdict, message)
+
+
+def test_the_cache_of_no_lustre_does_not_apply() -> None:
+    absent = Collected(Status.ABSENT, detail="no Lustre client")
+    expect(evaluated("lustre_client_cache", lustre=absent), NA, "no Lustre file system is mounted")
+
+
 def target(kind: str, **values: Any) -> dict[str, Any]:
     """An empty OST or MDT."""
     sizes = {"total_kib": 1000, "free_kib": 1000, "available_kib": 1000, "inodes": 1000, "inodes_free": 1000}

@@ -57,6 +57,16 @@ def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("root", ["proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"])
+def test_the_cache_of_each_mount_is_read_wherever_the_clients_version_has_it(tmp_path: Path, root: str) -> None:
+    files = {f"{root}/llite/fs{mount}-ffff{mount}/max_cached_mb": f"{mount}\n" for mount in (1, 2)}
+    files |= {f"{root}/llite/fs1-ffff1/read_ahead_stats": "hits 7 samples [pages]\n", "sys/module/lustre/version": "2"}
+    first, second = read_under(host_root(tmp_path, files), "lustre")["caches"]
+    assert first == {"name": "fs1-ffff1", "max_cached_mb": "1", "read_ahead_stats": "hits 7 samples [pages]"}
+    assert (second["max_cached_mb"], second["read_ahead_stats"]["error"]) == ("2", "ENOENT")
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "error"),
     [("import:\n    name: x\n", "EINVAL"), (b"\xff\xfe\x00", "EINVAL"), ("", "ENOENT"), ("x: state: FULL", "EINVAL")],

@@ -201,7 +201,14 @@ def test_file_systems_that_others_serve_are_known() -> None:
 
 
 MOUNTED = {"mounts": [{"path": "/fsx", "type": "lustre", "source": "10.0.0.9@tcp:/a", "options": "rw"}], "fstab": []}
-LUSTRE_CHECKS = ("lustre_health", "lustre_clients", "lustre_ost_fill", "lustre_mdt_inodes", "lustre_tuning")
+LUSTRE_CHECKS = (
+    "lustre_client_cache",
+    "lustre_health",
+    "lustre_clients",
+    "lustre_ost_fill",
+    "lustre_mdt_inodes",
+    "lustre_tuning",
+)
 
 
 @pytest.mark.parametrize("name", LUSTRE_CHECKS)

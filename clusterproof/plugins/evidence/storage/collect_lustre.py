@@ -1,4 +1,4 @@
-"""The Lustre client: its health, its connections to the servers, its tuning. Reads nothing that asks a server."""
+"""The Lustre client: its health, connections to servers, cache and tuning. Reads nothing that asks a server."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ ROOTS = ("/proc/fs/lustre", "/sys/kernel/debug/lustre", FOLDER)  # newer version
 KINDS = ("mgc", "mdc", "osc")
 TUNING = ("max_rpcs_in_flight", "max_mod_rpcs_in_flight", "max_dirty_mb")
 MODULE_PARAMETERS = {"ptlrpcd_per_cpt_max": "ptlrpc", "credits": "ksocklnd"}
+CACHE = ("max_cached_mb", "read_ahead_stats")
 MAX_CLIENTS = 1024
 
 
 def read(node: Node) -> object:
-    """The client's own health report, each import's state, and the settings that FSx gives advice on. Raises Absent."""
+    """The client's own health report, each import's state, the cache of each mount, and its tuning. Raises Absent."""
     pairs = connections(node, KINDS)
     rows = {pair: {"kind": pair[0], "name": _server(pair[1])} for pair in pairs[:MAX_CLIENTS]}
     others = {
         "version": node.text(f"{FOLDER}/version", absent=""),
         "health": _first(node, "health_check"),
         "left_out": max(0, len(pairs) - MAX_CLIENTS),
+        "caches": [
+            {"name": name, **{file: _first(node, f"llite/{name}/{file}") for file in CACHE}}
+            for name in clients(node, "llite")
+        ],
         "modules": {
             name: whole(node.text(f"/sys/module/{module}/parameters/{name}"))
             for name, module in MODULE_PARAMETERS.items()

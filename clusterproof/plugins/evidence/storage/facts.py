@@ -213,7 +213,7 @@ def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
 
     Raises Incomplete.
     """
-    path = _lustre_path(node)
+    path = lustre_path(node)
     clients = known(lambda: node.lustre.clients, ())
     with part:
         is_partial = not {"mdc", "osc"} <= {client.kind for client in clients} or node.lustre.left_out
@@ -222,7 +222,7 @@ def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
     return clients
 
 
-def _lustre_path(node: Node) -> str:
+def lustre_path(node: Node) -> str:
     """Where Lustre is mounted; empty if unknown, so that a check goes on. Raises NotApplicable if it is not mounted."""
     try:
         return node.lustre_mounts[0].path
@@ -263,7 +263,7 @@ def _kind_of(target: LustreTarget) -> str:
 
 
 def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
-    path = _lustre_path(node)
+    path = lustre_path(node)
     targets = tuple(target for target in known(lambda: node.lustre_targets, ()) if _kind_of(target) == kind)
     with part:
         if (path and not targets) or node.lustre_targets_left_out:

@@ -90,6 +90,39 @@ class LustreTarget(Reported):
 
 
 @record
+class LustreCache(Reported):
+    """The page cache of one mount of Lustre: what `max_cached_mb` and `read_ahead_stats` of llite say."""
+
+    name = Field(text)  # `oyuutbev-ffff8e2d4b1c7000`: the file system, and which of its mounts
+    limits = Field(text, "max_cached_mb")
+    reads = Field(text, "read_ahead_stats")
+
+    @property
+    def file_system(self) -> str:
+        """`oyuutbev`."""
+        return self.name.rpartition("-")[0] or self.name
+
+    @property
+    def limit_mib(self) -> int:
+        """How much this mount may cache. Raises Incomplete."""
+        limit = _LIMIT.search(self.limits)
+        if not limit:
+            raise Incomplete(f"max_cached_mb of {self.file_system} is not understood: {self.limits[:60]!r}")
+        return int(limit[1])
+
+    @property
+    def read_ahead(self) -> tuple[int, int]:
+        """How many pages were there when they were read, because of read-ahead, and how many not. Raises Incomplete."""
+        hits, misses = (sum(map(int, counter.findall(self.reads))) for counter in (_HITS, _MISSES))
+        return hits, misses
+
+
+_LIMIT = Pattern(r"(?m)^(?:max_cached_mb:[ \t]{0,20})?(\d{1,12})[ \t]{0,20}$")  # old clients print the number alone
+_HITS = Pattern(r"(?m)^hits\s{1,40}(\d{1,18}) samples")
+_MISSES = Pattern(r"(?m)^misses\s{1,40}(\d{1,18}) samples")
+
+
+@record
 class Lustre(Reported):
     """A node's Lustre client."""
 
@@ -98,6 +131,7 @@ class Lustre(Reported):
     left_out = Field(integer)
     modules = Field(table)
     clients = Field(objects_as(LustreClient), where="lustre: clients")
+    caches = Field(objects_as(LustreCache), where="lustre: caches")
 
     def parameter(self, name: str) -> int | None:
         """A parameter of a loaded kernel module; None if the module is not loaded. Raises Incomplete."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, objects, sections, short
-from clusterproof.plugins.evidence.storage.collect_lustre import KINDS, TUNING
+from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, KINDS, TUNING
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
 from clusterproof.plugins.evidence.storage.parse_mounts import FSTAB_TITLE, LONGEST_LINE, mount_of, unescaped
@@ -100,9 +100,10 @@ def read_nvme_list(text: str) -> Mapping[str, object]:
 
 
 MAX_TARGETS = 1024
+MAX_STATISTICS = 2000  # characters of one parameter
 
 _HEADER = re.compile(r"^UUID\s{1,80}(?:bytes|1K-blocks|Inodes)\s{1,40}I?Used\b", re.MULTILINE)
-_PARAMETER = re.compile(r"^(mgc|mdc|osc)\.([\w.@:-]{1,120}?)\.(import|[a-z_]{3,40})=(.{0,200})$", re.MULTILINE)
+_PARAMETER = re.compile(r"^(mgc|mdc|osc|llite)\.([\w.@:-]{1,120}?)\.(import|[a-z_]{3,40})=(.{0,200})$", re.MULTILINE)
 _STATE = re.compile(r"^\s{1,16}state:\s{1,16}(\w{1,40})", re.MULTILINE)
 _CURRENT = re.compile(r"^\s{0,16}current_state:\s{1,16}(\w{1,40})", re.MULTILINE)
 _TARGET = re.compile(
@@ -132,7 +133,7 @@ def read_lfs_df(text: str) -> Mapping[str, object]:
 
 
 def is_parameters(text: str) -> bool:
-    """Whether this is the output of `lctl get_param` of a client's imports, tuning or health."""
+    """Whether this is the output of `lctl get_param` of a client's imports, tuning, cache or health."""
     return bool(_PARAMETER.search(text) or _HEALTH.search(text))
 
 
@@ -144,8 +145,13 @@ def read_parameters(text: str) -> Mapping[str, object]:
     if version := _VERSION.search(text):
         lustre["version"] = version[1]
     clients: dict[str, dict[str, object]] = {}
+    caches: dict[str, dict[str, object]] = {}
     for parameter, rest in sections(_PARAMETER, text, MAX_TARGETS * 8):
         kind, name, key, value = parameter.groups()
+        if kind == "llite":
+            if key in CACHE:
+                caches.setdefault(name, {"name": name})[key] = f"{value}{rest}".strip()[:MAX_STATISTICS]
+            continue
         client = clients.setdefault(name, {"kind": kind if kind in KINDS else "", "name": name})
         if key in ("import", "state"):
             state = (_STATE if key == "import" else _CURRENT).search(rest)
@@ -155,6 +161,8 @@ def read_parameters(text: str) -> Mapping[str, object]:
             client[key] = short(value.strip()) if count is None else count
     if clients:
         lustre |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}
+    if caches:
+        lustre["caches"] = list(caches.values())
     return {"lustre": lustre}
 
 
