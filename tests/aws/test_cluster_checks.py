@@ -122,6 +122,14 @@ def test_a_denied_look_at_one_node_does_not_hide_that_the_others_are_apart(runs:
     assert "of 1 nobody knows" in messages(runs)
 
 
+def test_a_group_that_was_just_removed_does_not_hide_that_nodes_are_apart(runs: Runs, service: Service) -> None:
+    """The listing has a node of it that the description does not have any more."""
+    in_two_zones(service, with_cluster(service, WORKERS))
+    listed(service, lambda rows: rows[0].update(InstanceGroupName="removed"))
+    ran(runs, "-k", "single_az")
+    assert findings_of(runs) == {"single_az": Verdict.FAIL}
+
+
 def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:
     with_cluster(service, WORKERS)
     ran(runs, "--record", str(tmp_path / "recorded"))
