@@ -12,9 +12,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.check import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.evidence.cluster import HYPERPOD_COLLECTORS, NOT_OF_AWS
-from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
+from tests.aws.cluster_faults import FAULTS, closed_inward, described, giving_addresses, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, findings_of, messages, verdicts
-from tests.aws.clusters import NAME, with_cluster
+from tests.aws.clusters import NAME, with_another_group, with_cluster
 from tests.aws.ec2 import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
 from tests.builders.runs import Runs
@@ -128,6 +128,24 @@ def test_a_group_that_was_just_removed_does_not_hide_that_nodes_are_apart(runs: 
     listed(service, lambda rows: rows[0].update(InstanceGroupName="removed"))
     ran(runs, "-k", "single_az")
     assert findings_of(runs) == {"single_az": Verdict.FAIL}
+
+
+def test_what_is_deleted_does_not_hide_what_is_wrong_with_the_rest(runs: Runs, service: Service) -> None:
+    """A group without nodes still names a subnet and a security group that are gone."""
+    vpc = with_cluster(service, WORKERS)
+    gone = {"Subnets": ["subnet-0123456789abcdef0"], "SecurityGroupIds": ["sg-0123456789abcdef0"]}
+    described(service, with_another_group(vpc.config, gone))
+    closed_inward(service, vpc)
+    giving_addresses(service, vpc)
+    ran(runs)
+    assert findings_of(runs) == {
+        "security_group_self_reference": Verdict.FAIL,
+        "subnet_private": Verdict.INCOMPLETE,
+        "vpc_endpoints": Verdict.INCOMPLETE,
+    }
+    assert f"{vpc.near} gives every instance a public address; expected private subnets" in messages(runs)
+    assert "nothing about the subnet subnet-0123456789abcdef0" in messages(runs)
+    assert "nothing about the security group sg-0123456789abcdef0" in messages(runs)
 
 
 def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:

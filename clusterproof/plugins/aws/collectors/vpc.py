@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from clusterproof.plugins.aws import Account
-from clusterproof.plugins.aws.resources import Description, in_vpcs, networks, subnets
+from clusterproof.plugins.aws.resources import Description, existing, in_vpcs, networks, subnets
 from clusterproof.plugins.core.cluster import Cluster
 
 OF_SUBNET = ("SubnetId", "VpcId", "AvailabilityZone", "MapPublicIpOnLaunch")
@@ -56,7 +56,7 @@ def _destination(route: Description) -> str:
 def read_security_groups(account: Account, cluster: Cluster) -> object:
     """Each group with its rules: protocol (`-1`: all traffic), referenced groups, and whether for any address."""
     ids = sorted({group for network in networks(account, cluster).values() for group in network.security_groups})
-    groups = account.listed("ec2", "describe_security_groups", "SecurityGroups", GroupIds=ids) if ids else ()
+    groups = existing(account, "describe_security_groups", "SecurityGroups", "group-id", ids)
     return {
         "groups": [
             {
