@@ -148,6 +148,15 @@ def test_what_is_deleted_does_not_hide_what_is_wrong_with_the_rest(runs: Runs, s
     assert "nothing about the security group sg-0123456789abcdef0" in messages(runs)
 
 
+def test_a_quota_without_a_value_does_not_hide_another_that_is_too_low(runs: Runs, service: Service) -> None:
+    """AWS gives a reason in place of a value where the service did not answer it."""
+    with_cluster(service, WORKERS)
+    with_quotas(service, ["ml.p5.48xlarge"], Network=95, **{"ml.p5.48xlarge": None})
+    ran(runs, "-k", "service_quotas")
+    assert findings_of(runs) == {"service_quotas": Verdict.FAIL}
+    assert "Network interfaces per Region is 95, but 96 are needed" in messages(runs)
+
+
 def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:
     with_cluster(service, WORKERS)
     ran(runs, "--record", str(tmp_path / "recorded"))

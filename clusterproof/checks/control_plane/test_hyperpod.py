@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.aws.facts_account import (
 from clusterproof.plugins.evidence.aws.facts_ec2 import SecurityGroup, Subnet
 from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodNode
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 
 pytestmark = [mark.control_plane, mark.preflight]
 
@@ -104,7 +104,11 @@ def test_service_quotas(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Request a quota increase in the Service Quotas console, in this region.
     """
-    data = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
+    data = {
+        (quota.service, quota.name): value
+        for quota in cluster.service_quotas
+        for value in readings(quota, "value")[0].values()
+    }
     wanted = list(needs(cluster))
     low = [
         f"{need.name} is {data[need.key]:,.0f}, but {need.amount:,} are needed"
