@@ -25,9 +25,10 @@ ATTEMPTS = 8  # of one call, including throttled ones: adaptive retries slow the
 CONNECT_S, READ_S = 5, 30
 MAX_PAGES = 200  # of one listing: 20,000 nodes
 PIECE = 1 << 20  # bytes of an object
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure", "NotAuthorized")
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized")
 _THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
+_EXPIRED_OR_CLOCK = ("AuthFailure", "RequestExpired")  # EC2's codes for either
 
 
 class AwsError(ClusterproofError):
@@ -85,8 +86,14 @@ class Account:
         self._lock = threading.Lock()
 
     def require_credentials(self) -> None:
-        """Raise AwsError if there are none; only a call shows whether they are valid."""
-        if self._session.get_credentials() is None:
+        """Raise AwsError if there are none, or only half of them; only a call shows whether they are valid."""
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            credentials = self._session.get_credentials()
+        except BotoCoreError as problem:
+            raise AwsError(f"the AWS credentials: {_one_line(problem)}", type(problem).__name__) from None
+        if credentials is None:
             raise AwsError(NONE_HERE, NO_CREDENTIALS)
 
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
@@ -248,6 +255,9 @@ def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:
         return AwsDenied(action)
     if code in _EXPIRED:
         return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", EXPIRED)
+    if code in _EXPIRED_OR_CLOCK:
+        seen = "the credentials are not valid or have expired, or this machine's clock is wrong"
+        return AwsError(f"{action}: {seen}; sign in again, or set the clock", EXPIRED)
     if code in _THROTTLED:
         return AwsError(f"{action}: throttled by AWS {ATTEMPTS} times in a row; try again later", code)
     return AwsError(f"{action}: {code}: {message}", code)
