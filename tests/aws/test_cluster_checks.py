@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.aws.collectors.vpc import service_of
 from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, MEMBER_SUBJECT
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
@@ -155,6 +156,19 @@ def test_a_quota_without_a_value_does_not_hide_another_that_is_too_low(runs: Run
     ran(runs, "-k", "service_quotas")
     assert findings_of(runs) == {"service_quotas": Verdict.FAIL}
     assert "Network interfaces per Region is 95, but 96 are needed" in messages(runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [
+        ("com.amazonaws.cn-north-1.s3", "s3"),
+        ("cn.com.amazonaws.cn-north-1.ecr.api", "ecr.api"),  # as China's regions call interface endpoints
+        ("com.amazonaws.vpce.cn-north-1.vpce-svc-0123456789abcdef0", "vpce-svc-0123456789abcdef0"),
+        ("com.example.cn-north-1.ecr.api", "com.example.cn-north-1.ecr.api"),
+    ],
+)
+def test_the_service_of_an_endpoint_is_known_in_china_too(name: str, service: str) -> None:
+    assert service_of(name, "cn-north-1") == service
 
 
 def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:

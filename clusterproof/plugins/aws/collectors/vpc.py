@@ -10,6 +10,7 @@ from clusterproof.plugins.core.cluster import Cluster
 
 OF_SUBNET = ("SubnetId", "VpcId", "AvailabilityZone", "MapPublicIpOnLaunch")
 OF_ENDPOINT = ("VpcId", "VpcEndpointType", "State", "RouteTableIds")
+OF_AWS = ("com.amazonaws.", "cn.com.amazonaws.")  # how the names of its own services begin
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 DESTINATIONS = (  # of a default route, by the prefix of its id
     ("igw-", "internet gateway"),
@@ -93,13 +94,13 @@ def read_vpc_endpoints(account: Account, cluster: Cluster) -> object:
     endpoints = account.listed("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=within) if within else ()
     return {
         "endpoints": [
-            {"service": _service(str(endpoint["ServiceName"]), account.region)}
+            {"service": service_of(str(endpoint["ServiceName"]), account.region)}
             | {key: endpoint[key] for key in OF_ENDPOINT if key in endpoint}
             for endpoint in endpoints
         ]
     }
 
 
-def _service(name: str, region: str) -> str:
+def service_of(name: str, region: str) -> str:
     """`ecr.api` for `com.amazonaws.us-west-2.ecr.api`; a third party's service keeps its name."""
-    return name.partition(f".{region}.")[2] if name.startswith("com.amazonaws.") else name
+    return name.partition(f".{region}.")[2] if name.startswith(OF_AWS) else name
