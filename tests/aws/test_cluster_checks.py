@@ -149,6 +149,17 @@ def test_what_is_deleted_does_not_hide_what_is_wrong_with_the_rest(runs: Runs, s
     assert "nothing about the security group sg-0123456789abcdef0" in messages(runs)
 
 
+@pytest.mark.parametrize("status", ["Degraded", "Failed"])
+def test_a_complete_group_that_is_not_in_service_is_named_though_its_cluster_is(
+    runs: Runs, service: Service, status: str
+) -> None:
+    with_cluster(service, WORKERS)
+    described(service, lambda description: description["InstanceGroups"][0].update(Status=status))
+    ran(runs, "-k", "cluster_in_service or nodes_running")
+    assert findings_of(runs) == {"nodes_running": Verdict.CONCERN}
+    assert f"the group workers is {status}; expected every group InService" in messages(runs)
+
+
 def test_a_quota_without_a_value_does_not_hide_another_that_is_too_low(runs: Runs, service: Service) -> None:
     """AWS gives a reason in place of a value where the service did not answer it."""
     with_cluster(service, WORKERS)

@@ -167,6 +167,8 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
     groups = cluster.hyperpod.groups
     short = [f"{group.name} has {group.current} of {group.target}" for group in groups if group.current != group.target]
     fail_if(short, f"{', '.join(short)}; expected every group complete")
+    odd = [f"the group {group.name} is {group.status}" for group in groups if group.status not in (None, "InService")]
+    concern_if(odd, f"{', '.join(odd)}; expected every group InService")
 
 
 def in_words(node: HyperpodNode) -> str:
