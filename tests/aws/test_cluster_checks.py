@@ -163,7 +163,7 @@ def test_a_complete_group_that_is_not_in_service_is_named_though_its_cluster_is(
 def test_a_quota_without_a_value_does_not_hide_another_that_is_too_low(runs: Runs, service: Service) -> None:
     """AWS gives a reason in place of a value where the service did not answer it."""
     with_cluster(service, WORKERS)
-    with_quotas(service, ["ml.p5.48xlarge"], Network=95, **{"ml.p5.48xlarge": None})
+    with_quotas(service, ["ml.p5.48xlarge"], (), Network=95, **{"ml.p5.48xlarge": None})
     ran(runs, "-k", "service_quotas")
     assert findings_of(runs) == {"service_quotas": Verdict.FAIL}
     assert "Network interfaces per Region is 95, but 96 are needed" in messages(runs)

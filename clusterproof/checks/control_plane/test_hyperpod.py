@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
@@ -161,7 +161,7 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
         ill = [in_words(node) for node in every if node.status != "Running"]
         more = f" and {len(ill) - MAX_NODES} more" if len(ill) > MAX_NODES else ""
         fail_if(ill, f"{', '.join(ill[:MAX_NODES])}{more}; expected every node Running")
-        unwell = {node.instance_id for node in every if node.status in UNWELL}
+        unwell = frozenset(node.instance_id for node in every if node.status in UNWELL)
         errors = list(_logged(cluster.deep_health_check_errors, unwell)) if unwell else []
         concern_if(errors, f"deep health checks logged {listed(errors)}; expected no error")
     groups = cluster.hyperpod.groups
@@ -179,7 +179,7 @@ def in_words(node: HyperpodNode) -> str:
     return f"{node.instance_id} ({node.group}) is {status}{why}"
 
 
-def _logged(errors: Iterable[DeepHealthCheckError], unwell: Set[str]) -> Iterator[str]:
+def _logged(errors: Iterable[DeepHealthCheckError], unwell: frozenset[str]) -> Iterator[str]:
     """The last errors that name one of these instances, or none at all: `of i-0a at 2026-11-30 18:36: …`."""
     about = [(error, sorted(unwell.intersection(error.instance_ids))) for error in errors]
     shown = [(error, ids) for error, ids in about if ids or not error.instance_ids]
