@@ -196,6 +196,13 @@ def test_credentials_that_ec2_does_not_accept_are_no_missing_permission(service:
     )
 
 
+def test_a_region_that_is_newer_than_the_installed_boto3_is_asked(service: Service) -> None:
+    """As ap-southeast-6 was to a boto3 that knew ap-southeast-5."""
+    assert Account("ap-southeast-99").region == "ap-southeast-99"
+    with pytest.raises(AwsError, match=r"did you mean .*or a newer boto3 for a newer region"):
+        Account("mo-central-1")
+
+
 def test_the_command_lines_region_outranks_the_environments(service: Service) -> None:
     assert "in eu-west-1" in refused(NAME, region="eu-west-1")
 

@@ -76,9 +76,9 @@ class Account:
             raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
         near = _region_meant(self._session, configured)
         if near:
-            raise AwsError(
-                f"no AWS region is called {configured!r:.40}{near}; expected --region or AWS_REGION", "NoRegion"
-            )
+            seen = f"no AWS region is called {configured!r:.40}{near}"
+            expected = "expected --region or AWS_REGION, or a newer boto3 for a newer region"
+            raise AwsError(f"{seen}; {expected}", "NoRegion")
         self.region: str = configured
         self._throttled = throttled or _say_once()
         self._clients: dict[str, Any] = {}
@@ -221,9 +221,14 @@ def _models() -> Any:
 
 
 def _region_meant(session: Any, region: str) -> str:
-    """` (did you mean us-west-2?)` for an unknown region that is similar to a known one; else empty."""
+    """` (did you mean us-west-2?)` for an unknown region that is similar to a known one; else empty.
+
+    One that differs in its number alone may be newer than boto3, which can ask it all the same.
+    """
     known = [name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)]
-    return "" if region in known else nearest(region, known)
+    area, _, number = region.rpartition("-")
+    is_newer = number.isdecimal() and area in {name.rpartition("-")[0] for name in known}
+    return "" if region in known or is_newer else nearest(region, known)
 
 
 def _action(service: str, operation: str) -> str:
