@@ -120,7 +120,7 @@ def with_vpc(service: Service, block: str) -> Vpc:
     return Vpc(vpc, near, far, group, table, endpoint)
 
 
-def with_quotas(service: Service, types: Iterable[str], defaults: Iterable[str] = (), **values: float) -> None:
+def with_quotas(service: Service, types: Iterable[str], defaults: Iterable[str] = (), **values: float | None) -> None:
     """Quotas that are high enough, except `values`, by the first words of their names; `defaults` were never raised."""
     names = {**QUOTAS, "sagemaker": (*QUOTAS["sagemaker"], *(f"{kind} for cluster usage" for kind in types))}
 

@@ -169,6 +169,12 @@ def test_an_instance_id_that_is_none_is_never_asked_for() -> None:
     assert [target.address for target in cluster.targets] == ["", "i-0123456789abcdef0"]
 
 
+@pytest.mark.parametrize("region", ["us-west-2", "us-gov-west-1", "cn-northwest-1", "us-isob-east-1", "eusc-de-east-1"])
+def test_the_nodes_region_is_the_one_to_ask_in_every_partition(region: str) -> None:
+    identity = {"instance_id": "i-0123456789abcdef0", "region": region}
+    assert by_evidence.Instances.of([node("n1", imds={"identity": identity})]).region == region
+
+
 def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "sys/class/dmi/id").mkdir(parents=True)

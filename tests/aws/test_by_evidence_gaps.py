@@ -65,6 +65,15 @@ def test_a_profile_without_credentials_leaves_incomplete_what_was_to_be_asked_wi
     assert verdicts(by_check) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
 
 
+def test_half_of_the_credentials_cost_what_is_asked_with_them_and_no_evidence(
+    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    by_check = ran(runs)
+    assert verdicts(by_check) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
+    assert "Partial credentials found in env" in by_check["subnet_private"][1]
+
+
 def test_ids_that_the_account_does_not_know_cost_what_is_asked_about_them(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.aws.collectors.vpc import service_of
 from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, MEMBER_SUBJECT
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.check import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.evidence.cluster import HYPERPOD_COLLECTORS, NOT_OF_AWS
-from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
+from tests.aws.cluster_faults import FAULTS, closed_inward, described, giving_addresses, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, findings_of, messages, verdicts
-from tests.aws.clusters import NAME, with_cluster
+from tests.aws.clusters import NAME, with_another_group, with_cluster
 from tests.aws.ec2 import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
 from tests.builders.runs import Runs
@@ -120,6 +121,65 @@ def test_a_denied_look_at_one_node_does_not_hide_that_the_others_are_apart(runs:
     ran(runs)
     assert findings_of(runs) == {"single_az": Verdict.FAIL}
     assert "of 1 nobody knows" in messages(runs)
+
+
+def test_a_group_that_was_just_removed_does_not_hide_that_nodes_are_apart(runs: Runs, service: Service) -> None:
+    """The listing has a node of it that the description does not have any more."""
+    in_two_zones(service, with_cluster(service, WORKERS))
+    listed(service, lambda rows: rows[0].update(InstanceGroupName="removed"))
+    ran(runs, "-k", "single_az")
+    assert findings_of(runs) == {"single_az": Verdict.FAIL}
+
+
+def test_what_is_deleted_does_not_hide_what_is_wrong_with_the_rest(runs: Runs, service: Service) -> None:
+    """A group without nodes still names a subnet and a security group that are gone."""
+    vpc = with_cluster(service, WORKERS)
+    gone = {"Subnets": ["subnet-0123456789abcdef0"], "SecurityGroupIds": ["sg-0123456789abcdef0"]}
+    described(service, with_another_group(vpc.config, gone))
+    closed_inward(service, vpc)
+    giving_addresses(service, vpc)
+    ran(runs)
+    assert findings_of(runs) == {
+        "security_group_self_reference": Verdict.FAIL,
+        "subnet_private": Verdict.INCOMPLETE,
+        "vpc_endpoints": Verdict.INCOMPLETE,
+    }
+    assert f"{vpc.near} gives every instance a public address; expected private subnets" in messages(runs)
+    assert "nothing about the subnet subnet-0123456789abcdef0" in messages(runs)
+    assert "nothing about the security group sg-0123456789abcdef0" in messages(runs)
+
+
+@pytest.mark.parametrize("status", ["Degraded", "Failed"])
+def test_a_complete_group_that_is_not_in_service_is_named_though_its_cluster_is(
+    runs: Runs, service: Service, status: str
+) -> None:
+    with_cluster(service, WORKERS)
+    described(service, lambda description: description["InstanceGroups"][0].update(Status=status))
+    ran(runs, "-k", "cluster_in_service or nodes_running")
+    assert findings_of(runs) == {"nodes_running": Verdict.CONCERN}
+    assert f"the group workers is {status}; expected every group InService" in messages(runs)
+
+
+def test_a_quota_without_a_value_does_not_hide_another_that_is_too_low(runs: Runs, service: Service) -> None:
+    """AWS gives a reason in place of a value where the service did not answer it."""
+    with_cluster(service, WORKERS)
+    with_quotas(service, ["ml.p5.48xlarge"], (), Network=95, **{"ml.p5.48xlarge": None})
+    ran(runs, "-k", "service_quotas")
+    assert findings_of(runs) == {"service_quotas": Verdict.FAIL}
+    assert "Network interfaces per Region is 95, but 96 are needed" in messages(runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [
+        ("com.amazonaws.cn-north-1.s3", "s3"),
+        ("cn.com.amazonaws.cn-north-1.ecr.api", "ecr.api"),  # as China's regions call interface endpoints
+        ("com.amazonaws.vpce.cn-north-1.vpce-svc-0123456789abcdef0", "vpce-svc-0123456789abcdef0"),
+        ("com.example.cn-north-1.ecr.api", "com.example.cn-north-1.ecr.api"),
+    ],
+)
+def test_the_service_of_an_endpoint_is_known_in_china_too(name: str, service: str) -> None:
+    assert service_of(name, "cn-north-1") == service
 
 
 def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.evidence.recording import write_cluster
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
 from tests.aws.clusters import ARN, ID, NAME, client, instance_id, with_cluster
 from tests.aws.service import DENIED, THROTTLED, Service
+from tests.aws.service import Answer as Refusal
 
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 
@@ -170,6 +172,35 @@ def test_without_a_region_or_credentials_it_is_said_in_one_line(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     assert "no AWS credentials here; expected some in the environment" in refused(NAME, region="us-west-2")
     assert "(nowhere) could not be found" in refused(NAME, profile="nowhere")
+
+
+def test_half_of_the_credentials_and_a_profile_that_names_none_are_said_in_one_line(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("[profile role]\nrole_arn = arn:aws:iam::123456789012:role/x\nsource_profile = nowhere\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    with pytest.raises(AwsError, match='source_profile "nowhere" referenced in the profile "role" does not exist'):
+        Account(profile="role").require_credentials()
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AwsError, match="Partial credentials found in env, missing: AWS_SECRET_ACCESS_KEY"):
+        Account().require_credentials()
+
+
+@pytest.mark.parametrize("code", ["AuthFailure", "RequestExpired"])
+def test_credentials_that_ec2_does_not_accept_are_no_missing_permission(service: Service, code: str) -> None:
+    """EC2's own codes: RequestExpired for temporary credentials that have expired."""
+    service.says("DescribeInstances", Refusal(401, code, "AWS was not able to validate the provided credentials"))
+    assert "the credentials are not valid or have expired, or this machine's clock is wrong; sign in again" in refused(
+        "ec2:tag:Name=gpu"
+    )
+
+
+def test_a_region_that_is_newer_than_the_installed_boto3_is_asked(service: Service) -> None:
+    """As ap-southeast-6 was to a boto3 that knew ap-southeast-5."""
+    assert Account("ap-southeast-99").region == "ap-southeast-99"
+    with pytest.raises(AwsError, match=r"did you mean .*or a newer boto3 for a newer region"):
+        Account("mo-central-1")
 
 
 def test_the_command_lines_region_outranks_the_environments(service: Service) -> None:

@@ -19,7 +19,7 @@ from tests.aws.systems_manager import SystemsManager
 from tests.builders.runs import ROOT, Runs
 
 pytest_plugins = ["pytester"]
-READS = re.compile(r"(Describe|List|Get)[A-Z]\w*")
+READS = re.compile(r"(Describe|List|Get|Filter)[A-Z]\w*")
 BESIDES = {"ssm:StartSession", "ssm:TerminateSession", "ssm:SendCommand"}  # used to reach nodes
 IAM_NAME = {"monitoring": "cloudwatch"}  # services that sign under another name
 IAM_ACTION = {"ListObjectsV2": "ListBucket"}  # operations allowed under another name

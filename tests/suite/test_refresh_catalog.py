@@ -221,7 +221,7 @@ ERROR = "<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error></
 @pytest.mark.parametrize(
     ("pages", "status", "words"),
     [
-        (ERROR.format("AuthFailure", "the credentials are not valid"), 401, NOT_ALLOWED),
+        (ERROR.format("AuthFailure", "could not be validated"), 401, "the credentials are not valid or have expired"),
         (ERROR.format("UnauthorizedOperation", "not authorized"), 403, NOT_ALLOWED),
         ("<html>a proxy's page", 200, "Unable to parse"),
         (page("<item><instanceType>p5.48xlarge</instanceType></item>"), 200, "p5.48xlarge is not understood"),

@@ -18,15 +18,18 @@ from clusterproof.plugins.evidence.aws.facts_account import (
     table_of,
 )
 from clusterproof.plugins.evidence.aws.facts_ec2 import SecurityGroup, Subnet
-from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodNode
+from clusterproof.plugins.evidence.aws.facts_fsx import clock
+from clusterproof.plugins.evidence.aws.facts_hyperpod import DeepHealthCheckError, HyperpodNode
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 
 pytestmark = [mark.control_plane, mark.preflight]
 
 MAX_NODES = 20  # in words
 MAX_VALUES = 5  # of a group in words
 MAX_MESSAGE = 200  # characters of what SageMaker says of a node
+MAX_ERRORS = 3  # of deep health checks in words
+UNWELL = ("Failure", "DeepHealthCheckInProgress")  # states in which a deep health check may be why
 
 
 @mark.hyperpod_cluster_debugger("A")
@@ -104,7 +107,11 @@ def test_service_quotas(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Request a quota increase in the Service Quotas console, in this region.
     """
-    data = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
+    data = {
+        (quota.service, quota.name): value
+        for quota in cluster.service_quotas
+        for value in readings(quota, "value")[0].values()
+    }
     wanted = list(needs(cluster))
     low = [
         f"{need.name} is {data[need.key]:,.0f}, but {need.amount:,} are needed"
@@ -142,7 +149,8 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
     """HyperPod node state.
 
     For a node in the state Failure, the finding includes SageMaker's reason. For other nodes it does not, since the
-    reason of an earlier failure remains after they recover.
+    reason of an earlier failure remains after they recover. If a node failed or is under check, the last errors that
+    deep health checks logged are a concern: any node may write to that log, so they prove nothing against one.
 
     Remedy (restore service): Read the node's status message. A group that stays below its target is waiting for
     capacity, or its lifecycle script fails.
@@ -153,17 +161,38 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
         ill = [in_words(node) for node in every if node.status != "Running"]
         more = f" and {len(ill) - MAX_NODES} more" if len(ill) > MAX_NODES else ""
         fail_if(ill, f"{', '.join(ill[:MAX_NODES])}{more}; expected every node Running")
+        unwell = frozenset(node.instance_id for node in every if node.status in UNWELL)
+        errors = list(_logged(cluster.deep_health_check_errors, unwell)) if unwell else []
+        concern_if(errors, f"deep health checks logged {listed(errors)}; expected no error")
     groups = cluster.hyperpod.groups
     short = [f"{group.name} has {group.current} of {group.target}" for group in groups if group.current != group.target]
     fail_if(short, f"{', '.join(short)}; expected every group complete")
+    odd = [f"the group {group.name} is {group.status}" for group in groups if group.status not in (None, "InService")]
+    concern_if(odd, f"{', '.join(odd)}; expected every group InService")
 
 
 def in_words(node: HyperpodNode) -> str:
     """`i-0a (workers) is Failure: …`, with SageMaker's reason."""
     status = node.status
-    message = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
-    why = f": {message[:MAX_MESSAGE].replace('; expected ', ', expected ')}" if message else ""
+    message = known(lambda: _quoted(node.message), "") if status == "Failure" else ""
+    why = f": {message}" if message else ""
     return f"{node.instance_id} ({node.group}) is {status}{why}"
+
+
+def _logged(errors: Iterable[DeepHealthCheckError], unwell: frozenset[str]) -> Iterator[str]:
+    """The last errors that name one of these instances, or none at all: `of i-0a at 2026-11-30 18:36: …`."""
+    about = [(error, sorted(unwell.intersection(error.instance_ids))) for error in errors]
+    shown = [(error, ids) for error, ids in about if ids or not error.instance_ids]
+    for error, ids in shown[-MAX_ERRORS:]:
+        whose = f"of {', '.join(ids)}" if ids else "of a node that they do not name"
+        yield f"{whose} at {clock(error.time)}: {_quoted(error.text)}"
+    if len(shown) > MAX_ERRORS:
+        yield f"{len(shown) - MAX_ERRORS} before"
+
+
+def _quoted(message: str) -> str:
+    """What SageMaker says, in one line that does not end as a message of a check does."""
+    return " ".join(message.split())[:MAX_MESSAGE].replace("; expected ", ", expected ")
 
 
 DEEP_HEALTH_CHECKS = {"InstanceStress", "InstanceConnectivity"}

@@ -61,9 +61,10 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
 
     A job that needs all of them waits. A node drained by clusterproof's own health check is a concern: its reason says
     which check failed. A node that is powered down to save power, or powering up, is neither: a job has it powered up.
+    Jobs start in no partition that is DOWN, DRAIN or INACTIVE.
 
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
-    state=resume).
+    state=resume), or open the partition (scontrol update partitionname=PARTITION state=up).
     """
     nodes = cluster.slurm.nodes_in_same_partitions(_names(cluster))
     out = [node for node in nodes if not (node.takes_jobs or node.is_in_power_saving)]
@@ -72,8 +73,14 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     ours = [node for node in out if node not in foreign]
     concern_if(ours, f"{_by_state(ours)}; expected nodes that take jobs")
     unclear = [node for node in nodes if node.states - STATES and node not in out]
-    if unclear:
-        incomplete(f"{_by_state(unclear)}; expected known states")
+    with part:
+        if unclear:
+            incomplete(f"{_by_state(unclear)}; expected known states")
+    closed = [
+        f"{fold(names)}: {states}"
+        for states, names in cluster.slurm.nodes_in_closed_partitions(_names(cluster)).items()
+    ]
+    fail_if(closed, f"{', '.join(closed)}; expected each node in a partition that is UP")
 
 
 @evidence("sinfo -N -o '%N %G'; nvidia-smi -L | wc -l")

@@ -25,9 +25,10 @@ ATTEMPTS = 8  # of one call, including throttled ones: adaptive retries slow the
 CONNECT_S, READ_S = 5, 30
 MAX_PAGES = 200  # of one listing: 20,000 nodes
 PIECE = 1 << 20  # bytes of an object
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure", "NotAuthorized")
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized")
 _THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
+_EXPIRED_OR_CLOCK = ("AuthFailure", "RequestExpired")  # EC2's codes for either
 
 
 class AwsError(ClusterproofError):
@@ -75,9 +76,9 @@ class Account:
             raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
         near = _region_meant(self._session, configured)
         if near:
-            raise AwsError(
-                f"no AWS region is called {configured!r:.40}{near}; expected --region or AWS_REGION", "NoRegion"
-            )
+            seen = f"no AWS region is called {configured!r:.40}{near}"
+            expected = "expected --region or AWS_REGION, or a newer boto3 for a newer region"
+            raise AwsError(f"{seen}; {expected}", "NoRegion")
         self.region: str = configured
         self._throttled = throttled or _say_once()
         self._clients: dict[str, Any] = {}
@@ -85,8 +86,14 @@ class Account:
         self._lock = threading.Lock()
 
     def require_credentials(self) -> None:
-        """Raise AwsError if there are none; only a call shows whether they are valid."""
-        if self._session.get_credentials() is None:
+        """Raise AwsError if there are none, or only half of them; only a call shows whether they are valid."""
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            credentials = self._session.get_credentials()
+        except BotoCoreError as problem:
+            raise AwsError(f"the AWS credentials: {_one_line(problem)}", type(problem).__name__) from None
+        if credentials is None:
             raise AwsError(NONE_HERE, NO_CREDENTIALS)
 
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
@@ -214,9 +221,14 @@ def _models() -> Any:
 
 
 def _region_meant(session: Any, region: str) -> str:
-    """` (did you mean us-west-2?)` for an unknown region that is similar to a known one; else empty."""
+    """` (did you mean us-west-2?)` for an unknown region that is similar to a known one; else empty.
+
+    One that differs in its number alone may be newer than boto3, which can ask it all the same.
+    """
     known = [name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)]
-    return "" if region in known else nearest(region, known)
+    area, _, number = region.rpartition("-")
+    is_newer = number.isdecimal() and area in {name.rpartition("-")[0] for name in known}
+    return "" if region in known or is_newer else nearest(region, known)
 
 
 def _action(service: str, operation: str) -> str:
@@ -248,6 +260,9 @@ def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:
         return AwsDenied(action)
     if code in _EXPIRED:
         return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", EXPIRED)
+    if code in _EXPIRED_OR_CLOCK:
+        seen = "the credentials are not valid or have expired, or this machine's clock is wrong"
+        return AwsError(f"{action}: {seen}; sign in again, or set the clock", EXPIRED)
     if code in _THROTTLED:
         return AwsError(f"{action}: throttled by AWS {ATTEMPTS} times in a row; try again later", code)
     return AwsError(f"{action}: {code}: {message}", code)

@@ -112,9 +112,15 @@ def subnets(account: Account, cluster: Cluster) -> Sequence[Description]:
 
     def ask() -> list[Description]:
         ids = sorted({subnet for network in networks(account, cluster).values() for subnet in network.subnets})
-        return list(account.listed("ec2", "describe_subnets", "Subnets", SubnetIds=ids)) if ids else []
+        return list(existing(account, "describe_subnets", "Subnets", "subnet-id", ids))
 
     return account.once("subnets", ask)
+
+
+def existing(account: Account, operation: str, key: str, name: str, ids: Sequence[str]) -> Iterator[Description]:
+    """Those of EC2's resources with these ids that exist: asked by id, one that is gone would fail the whole call."""
+    for some in portions(ids, IN_A_FILTER):
+        yield from account.listed("ec2", operation, key, Filters=[{"Name": name, "Values": some}])
 
 
 def in_vpcs(account: Account, cluster: Cluster) -> list[Description]:

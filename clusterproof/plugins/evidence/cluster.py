@@ -23,7 +23,12 @@ from clusterproof.plugins.evidence.aws.facts_ec2 import (
     Subnet,
 )
 from clusterproof.plugins.evidence.aws.facts_fsx import Metrics
-from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodCluster, HyperpodNode, NodeZone
+from clusterproof.plugins.evidence.aws.facts_hyperpod import (
+    DeepHealthCheckError,
+    HyperpodCluster,
+    HyperpodNode,
+    NodeZone,
+)
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import at_least_one, boolean, integer, objects, optional, readings
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
@@ -51,7 +56,9 @@ from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
 SLURM_COLLECTOR = "slurm"
 NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all other control-plane collectors are
-HYPERPOD_COLLECTORS = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors for HyperPod clusters only
+HYPERPOD_COLLECTORS = frozenset(
+    {"hyperpod", "hyperpod_nodes", "zones", "deep_health_checks"}
+)  # of HyperPod clusters only
 
 
 def is_of_instances(collectors: frozenset[str]) -> bool:
@@ -171,6 +178,7 @@ class ClusterFacts:
         """The nodes that SageMaker lists, at least one. Raises Incomplete."""
         return tuple(HyperpodNode(entry) for entry in at_least_one(hyperpod.get("nodes", objects), "node"))
 
+    deep_health_check_errors = list_collected_as("deep_health_checks", "errors", DeepHealthCheckError)
     node_zones = list_collected_as("zones", "nodes", NodeZone)
 
     @collected_by("instances")

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.message import printable
 
 EQUAL, DIFFERS = 0, 1
 USAGE = pytest.ExitCode.USAGE_ERROR
-REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
 PERFORMANCE = re.compile(r"(?:(\d{1,4})x )?(\d{1,6})(?:\.0)? Gigabit")
 
 

@@ -95,6 +95,24 @@ SLURM_FAULTS = (
         "clusterproof: gpu.no_xid: Xid 79",
     ),
     SlurmFault(
+        "a partition that somebody closed",
+        lambda report: report["partitions"][0].update(state="DOWN"),
+        {"slurm_nodes_take_jobs": FAIL},
+        "gpu[001-004]: partition gpu is DOWN; expected each node in a partition that is UP",
+    ),
+    SlurmFault(
+        "two closed partitions, and nodes of one of them that are in an open one too",
+        lambda report: (
+            [node(report, number, partitions="gpu,low") for number in (0, 1)],
+            [node(report, number, partitions="old") for number in (2, 3)],
+            report["partitions"][0].update(state="INACTIVE"),
+            report["partitions"].append({"partition": "low", "state": "UP", "is_default": False}),
+            report["partitions"].append({"partition": "old", "state": "DRAIN", "is_default": False}),
+        ),
+        {"slurm_nodes_take_jobs": FAIL},
+        "gpu[003-004]: partition old is DRAIN; expected each node in a partition that is UP",
+    ),
+    SlurmFault(
         "a node with fewer GPUs in its GRES",
         lambda report: node(report, 1, gres="gpu:h100:7(S:0-1)"),
         {"slurm_gres": FAIL},

@@ -73,7 +73,7 @@ def read_zones(account: Account, cluster: Cluster) -> object:
         for group, network in networks(account, cluster).items()
     }
     zones = {
-        str(node["InstanceId"]): _zone(node, of_group[str(node["InstanceGroupName"])])
+        str(node["InstanceId"]): _zone(node, of_group.get(str(node["InstanceGroupName"]), []))  # perhaps just removed
         for node in nodes(account, cluster)
         if str(node["InstanceId"]) in names
     }

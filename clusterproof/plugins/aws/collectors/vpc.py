@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from clusterproof.plugins.aws import Account
-from clusterproof.plugins.aws.resources import Description, in_vpcs, networks, subnets
+from clusterproof.plugins.aws.resources import Description, existing, in_vpcs, networks, subnets
 from clusterproof.plugins.core.cluster import Cluster
 
 OF_SUBNET = ("SubnetId", "VpcId", "AvailabilityZone", "MapPublicIpOnLaunch")
 OF_ENDPOINT = ("VpcId", "VpcEndpointType", "State", "RouteTableIds")
+OF_AWS = ("com.amazonaws.", "cn.com.amazonaws.")  # how the names of its own services begin
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 DESTINATIONS = (  # of a default route, by the prefix of its id
     ("igw-", "internet gateway"),
@@ -56,7 +57,7 @@ def _destination(route: Description) -> str:
 def read_security_groups(account: Account, cluster: Cluster) -> object:
     """Each group with its rules: protocol (`-1`: all traffic), referenced groups, and whether for any address."""
     ids = sorted({group for network in networks(account, cluster).values() for group in network.security_groups})
-    groups = account.listed("ec2", "describe_security_groups", "SecurityGroups", GroupIds=ids) if ids else ()
+    groups = existing(account, "describe_security_groups", "SecurityGroups", "group-id", ids)
     return {
         "groups": [
             {
@@ -93,13 +94,13 @@ def read_vpc_endpoints(account: Account, cluster: Cluster) -> object:
     endpoints = account.listed("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=within) if within else ()
     return {
         "endpoints": [
-            {"service": _service(str(endpoint["ServiceName"]), account.region)}
+            {"service": service_of(str(endpoint["ServiceName"]), account.region)}
             | {key: endpoint[key] for key in OF_ENDPOINT if key in endpoint}
             for endpoint in endpoints
         ]
     }
 
 
-def _service(name: str, region: str) -> str:
+def service_of(name: str, region: str) -> str:
     """`ecr.api` for `com.amazonaws.us-west-2.ecr.api`; a third party's service keeps its name."""
-    return name.partition(f".{region}.")[2] if name.startswith("com.amazonaws.") else name
+    return name.partition(f".{region}.")[2] if name.startswith(OF_AWS) else name

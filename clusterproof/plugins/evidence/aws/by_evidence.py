@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 SETTING = "ec2"  # of a recorded cluster: whether its nodes were asked if they are instances
 EC2 = "Amazon EC2"  # the vendor in an instance's firmware
 INSTANCE = re.compile(INSTANCE_ID)
-REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
+REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,12}){1,3}-\d{1,2}")
 
 
 @dataclass(frozen=True, slots=True)

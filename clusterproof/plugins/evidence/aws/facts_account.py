@@ -27,6 +27,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each
 
 AVAILABLE = "available"
+MAX_LOST = 5  # ids in words
 T = TypeVar("T", Subnet, SecurityGroup)
 
 
@@ -136,16 +137,20 @@ def _may_have_efa(name: str, catalog: Catalog) -> bool:
 
 
 def _reported(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
-    """The items that AWS reported for these ids. Raises Incomplete if one is missing, or there is no id."""
+    """The items that AWS reported for these ids; where one is missing, that part of a check is incomplete.
+
+    Raises Incomplete if there is no id.
+    """
     if not ids:
         raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was reported")
     by_id = {resource.id: resource for resource in reported}
     lost = sorted(ids - by_id.keys())
-    if lost:
-        raise Incomplete(
-            f"AWS reports nothing about the {what} {', '.join(lost[:5])}", cause=f"a {what} was not reported"
-        )
-    return [by_id[resource_id] for resource_id in sorted(ids)]
+    more = f" and {len(lost) - MAX_LOST} more" if len(lost) > MAX_LOST else ""
+    with part:
+        if lost:
+            message = f"AWS reports nothing about the {what} {', '.join(lost[:MAX_LOST])}{more}"
+            incomplete(message, cause=f"a {what} was not reported")
+    return [by_id[resource_id] for resource_id in sorted(ids & by_id.keys())]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.field import (
     at_least_one,
     boolean,
     integer,
+    number,
     objects,
     optional,
     read,
@@ -138,6 +139,15 @@ class HyperpodNode(Reported):
     @property
     def _status(self) -> Mapping[str, Any]:
         return read(self.data.get("InstanceStatus"), table, "InstanceStatus")
+
+
+@record
+class DeepHealthCheckError(Reported):
+    """A line that a deep health check logged, with the instances that it names."""
+
+    time = Field(number)  # seconds since 1970
+    text = Field(text)
+    instance_ids = Field(texts, "InstanceIds")
 
 
 @record
