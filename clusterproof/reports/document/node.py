@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
@@ -42,7 +42,8 @@ def tables(node: Node) -> Iterator[Table]:
     )
     for title, head, rows in listed:
         if rows:
-            yield title, head, tuple(rows[:MAX_ROWS])
+            more = ((f"… and {number_of(len(rows) - MAX_ROWS, 'more row')}",),) if len(rows) > MAX_ROWS else ()
+            yield title, head, (*rows[:MAX_ROWS], *more)
 
 
 def _itself(node: Node) -> Iterator[tuple[str, str]]:
@@ -96,7 +97,7 @@ def records(value: object) -> Sequence[Mapping[str, Any]]:
     """The records in a list that a node reported; empty if it is no list."""
     if not isinstance(value, list):
         return []
-    return [record for record in value if isinstance(record, dict)][:MAX_ROWS]
+    return [record for record in value if isinstance(record, dict)]
 
 
 def value_of(node: Node, collector: str) -> Mapping[str, Any]:
@@ -174,22 +175,21 @@ def _gpu(gpu: Mapping[str, Any], address: str, devices: Mapping[str, Mapping[str
 
 
 def _network(node: Node, devices: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Any]]:
-    """RDMA devices, each matched to the PCI device by the bus in its name; then unmatched PCI devices."""
-    by_bus = {
-        _bus(address): device for address, device in devices.items() if _text(device.get("class")).startswith(NETWORK)
-    }
-    named: set[int] = set()
-    for device in records(value_of(node, "rdma").get("devices")):
+    """RDMA devices, each matched to the PCI device by the bus in its name; without any, PCI devices."""
+    adapters = [
+        (_bus(address), device) for address, device in devices.items() if _text(device.get("class")).startswith(NETWORK)
+    ]
+    by_bus = dict(adapters)
+    rdma = records(value_of(node, "rdma").get("devices"))
+    for device in rdma:
         name = _text(device.get("name"))
         match = _ADDRESS_IN_NAME.match(name)
         bus = int(match[1]) if match and int(match[1]) in by_bus else -1
-        named.add(bus)
         states = [_text(port.get("state")).rpartition(": ")[2] for port in records(device.get("ports"))]
         yield [printable(name, MAX_NAME), bus, _whole(by_bus.get(bus, {}).get("numa")), ", ".join(states)[:MAX_NAME]]
-    if not named - {-1}:
-        for bus, device in by_bus.items():
-            if device.get("driver") in RDMA_DRIVERS:
-                yield [printable(f"{device['driver']} {bus:02x}", MAX_NAME), bus, _whole(device.get("numa")), ""]
+    for bus, device in () if rdma else adapters:
+        if device.get("driver") in RDMA_DRIVERS:
+            yield [printable(f"{device['driver']} {bus:02x}", MAX_NAME), bus, _whole(device.get("numa")), ""]
 
 
 def marks(run: Run, checks: Mapping[str, int], nodes: Mapping[str, int]) -> dict[int, dict[str, list[list[Any]]]]:
