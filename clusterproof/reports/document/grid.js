@@ -4,10 +4,11 @@ const grid = { table: document.getElementById("grid-table"), rows: [], columns: 
 
 function drawGrid(filter) {
   if (!grid.table) return;
-  const among = checks.filter((check) => check.letters.trim() && filter.takesCheck(check)); // those of pairs have none
+  const taken = checks.filter(filter.takesCheck);
+  const among = taken.filter((check) => check.letters.trim()); // those of pairs have none
   const box = document.getElementById("all-checks");
   const nodes = [];
-  for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, among)) nodes.push(node);
+  for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, taken)) nodes.push(node);
   const worth = nodes.map((node) => [node, isSilent(node) ? "F" : "FIC"]);
   const notable = among.filter((check) => worth.some(([node, letters]) => letters.includes(letterOf(check, node))));
   grid.columns = box.checked || !notable.length ? among : notable;
