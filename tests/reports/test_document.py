@@ -202,7 +202,7 @@ def test_versions_show_who_differs_in_each_group() -> None:
     nodes = [of("gpu001", "580"), of("gpu002", "580"), of("gpu003", "575"), unreached("gpu004")]
     text = page(*(result("gpu.ecc", evidence.node) for evidence in nodes), data=nodes).text
     assert "driver5802 of 3575: gpu003" in text.replace("p5.48xlarge", "")
-    assert "1 components are the same" in text
+    assert "1 component is the same on all nodes of a group that report it" in text
 
 
 def test_what_was_not_chosen_is_named() -> None:
