@@ -137,7 +137,7 @@ Drawn = tuple[list[list[Any]], list[list[Any]], int]
 
 
 def hardware(node: Node) -> Drawn | None:
-    """GPUs `[index, bus, NUMA node, links as 1 and 0, PCIe lanes, maximum lanes, whether it answers]`.
+    """GPUs `[index, bus, NUMA node, links as 1 and 0, ? if unread, PCIe lanes, maximum lanes, whether it answers]`.
 
     Then network devices `[name, bus, NUMA node, state]`, and the number of NVSwitches; -1 for unreported values. None
     for a node without GPUs.
@@ -168,7 +168,8 @@ def _address_of_the_lost(gpus: Sequence[Mapping[str, Any]], devices: Mapping[str
 
 def _gpu(gpu: Mapping[str, Any], address: str, devices: Mapping[str, Mapping[str, Any]]) -> list[Any]:
     links = gpu.get("nvlinks")
-    up = "".join("1" if link is True else "0" for link in links[:MAX_DEVICES]) if isinstance(links, list) else ""
+    states = links[:MAX_DEVICES] if isinstance(links, list) else []
+    up = "".join(str(int(link)) if isinstance(link, bool) else "?" for link in states)
     lanes = (_whole(gpu.get("pcie_width")), _whole(gpu.get("pcie_width_max")))
     numa = _whole(devices.get(address, {}).get("numa"))
     return [_whole(gpu.get("index")), _bus(address), numa, up, *lanes, 0 if gpu.get("lost") else 1]
