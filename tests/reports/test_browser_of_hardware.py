@@ -66,6 +66,20 @@ def test_a_link_that_could_not_be_read_is_not_drawn_as_inactive(chromium: Browse
     assert "2 of 3, 1 unread" in chromium.texts("#node .readings tbody td")
 
 
+def test_a_port_that_is_down_is_red_only_where_a_check_failed(chromium: Browser, tmp_path: Path) -> None:
+    ports = {"mlx5_0": "4: ACTIVE", "mlx5_1": "1: DOWN", "mlx5_2": "1: DOWN"}  # mlx5_1 was switched off by somebody
+    rdma = {"devices": [{"name": name, "ports": [{"state": state}]} for name, state in ports.items()]}
+    failed = result("network.ib_ports", "gpu001", Verdict.FAIL, "port 1 is 1: DOWN", devices=("mlx5_2",))
+    path = tmp_path / "report.html"
+    raw = node("gpu001", boot=boot(), nvml=nvml(gpu(0)), rdma=rdma)
+    path.write_text(document(run_of([failed], [raw])), encoding="utf-8")
+    chromium.open(path, "#node=gpu001")
+    drawn = "return [...document.querySelectorAll('#node svg.hardware .part')].map((one) => one.getAttribute('class'))"
+    assert chromium.run(drawn) == ["part ok", "part ok", "part off", "part F"]
+    assert "mlx5_1 DOWN" in chromium.find("#node svg.hardware").text
+    assert "no port is active" in chromium.find("#node .legend").text
+
+
 def test_the_table_of_gpus_marks_the_reading_that_failed(chromium: Browser, demo: Path) -> None:
     chromium.open(demo, "#node=gpu003")
     heads = chromium.texts("#node .readings thead th")

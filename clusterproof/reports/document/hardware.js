@@ -10,7 +10,7 @@ function hardwareOf(node) {
 }
 
 function keysOf() {
-  return [["ok", "works, as far as was reported"], ["F", "failed"], ["C", "concern"]].map(([name, words]) =>
+  return [["ok", "works, as far as was reported"], ["F", "failed"], ["C", "concern"], ["off", "no port is active"]].map(([name, words]) =>
     el("span", {}, el("span", { class: "part " + name }), " " + words));
 }
 
@@ -111,9 +111,9 @@ function bridgeOf([, bus], nics, x) {
 
 function nicOf([name, , , state], x, y, named) {
   const { letter, words } = markOf(named, name);
-  const is = letter || (!state || /ACTIVE/.test(state) ? "ok" : "F");
+  const is = letter || (!state || /ACTIVE/.test(state) ? "ok" : "off"); // a check may allow that a port is not used
   return svg("g", {}, svg("title", {}, [name, state, words].filter(Boolean).join(": ")),
-    svg("rect", { class: "part " + is, x, y, width: BOX_PX, height: NIC_PX - 4, rx: 3 }), svg("text", { x: x + 6, y: y + 12, class: "small" }, within(name, 13) + (is === "ok" ? "" : " " + is)));
+    svg("rect", { class: "part " + is, x, y, width: BOX_PX, height: NIC_PX - 4, rx: 3 }), svg("text", { x: x + 6, y: y + 12, class: "small" }, within(name, 13) + ({ ok: "", off: " " + state.split(",")[0] }[is] ?? " " + is)));
 }
 
 // Which reading a finding speaks of, by the name of its check.
