@@ -58,10 +58,8 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
 def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
     """Properties of a campaign: labels and texts."""
     journal = campaign.journal
-    yield (
-        "measured",
-        f"{_count(campaign)}, in {len({measurement.round for measurement in journal.measurements})} rounds",
-    )
+    rounds = len({measurement.round for measurement in journal.measurements})
+    yield "measured", f"{_count(campaign)}, in {number_of(rounds, 'round')}"
     yield "what", what(campaign)
     yield "exchanged", exchanged(campaign)
     yield "network", _networks(campaign)
@@ -128,7 +126,9 @@ def _networks(campaign: Campaign) -> str:
     times_by_network = Counter(
         measurement.reading.network for measurement in campaign.journal.measurements if measurement.reading.network
     )
-    networks = [f"{network} ({times} times)" for network, times in times_by_network.most_common(MAX_NETWORKS)]
+    networks = [
+        f"{network} ({number_of(times, 'time')})" for network, times in times_by_network.most_common(MAX_NETWORKS)
+    ]
     if len(times_by_network) == 1:
         networks = list(times_by_network)
     return "; ".join([*networks, *(["…"] if len(times_by_network) > MAX_NETWORKS else [])])

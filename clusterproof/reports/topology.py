@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeVar
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.placement import (
@@ -69,7 +70,8 @@ def lines(topology: Topology) -> Iterator[str]:
         for spread in spreads(topology.groups, place_of)
         if len(spread.places) > 1
     ]
-    yield from spread_lines[:MAX_LINES]
+    for line in spread_lines[:MAX_LINES]:  # nodes report their network layers themselves
+        yield printable(line).replace("\n", " ")
     if len(spread_lines) > MAX_LINES:
         yield f"{_LABEL}… and {len(spread_lines) - MAX_LINES} more; --html has all"
 

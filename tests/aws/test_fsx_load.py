@@ -185,6 +185,17 @@ def test_each_percentage_is_a_chart_with_its_peak(runs: Runs, watch: CloudWatch,
     assert "OST0003" in html
 
 
+def test_a_chart_of_many_targets_says_how_many_it_draws_and_its_times_are_utc(
+    runs: Runs, watch: CloudWatch, system: str
+) -> None:
+    for number in range(12):
+        watch.put(system, "CPUUtilization", "Average", [7.0 + number] * 180, server=f"MDS{number:04}")
+    html = page(runs)
+    figure = html.rpartition("<figcaption>CPU, the 8 highest of 12: at most 18 %")[2].partition("</figure>")[0]
+    assert figure.count('class="line ') == 8
+    assert html.count(" UTC</span>") == 2 * html.count("</figure>")
+
+
 def test_missing_minutes_are_gaps_and_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "CPUUtilization", "Average", [7.0] * 60 + [None] * 20 + [9.0] * 100, server="MDS0000")
     line = page(runs).rpartition("CPU: at most 9 %")[2].partition('class="line ')[2].partition("/>")[0]

@@ -16,6 +16,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.formats.html import document
+from tests.builders.recordings import boot, gpu, node, nvml
 from tests.reports.contrast import CONTRAST
 from tests.reports.reported import result, run_of
 from tests.testbed.browser import LONGEST_S, Browser
@@ -51,6 +52,32 @@ def test_the_link_that_is_down_is_red_and_said(chromium: Browser, demo: Path) ->
     assert chromium.count("#node svg.hardware rect.part.F") == 1
     assert "17/18 NVLinks" in chromium.find("#node svg.hardware").text
     assert chromium.complaints() == []
+
+
+def test_a_link_that_could_not_be_read_is_not_drawn_as_inactive(chromium: Browser, tmp_path: Path) -> None:
+    links = [True, {"error": "UNKNOWN"}, True]
+    raw = node("gpu001", boot=boot(), nvml=nvml(gpu(0, nvlinks=links)))
+    path = tmp_path / "report.html"
+    path.write_text(document(run_of([result("gpu.ecc", "gpu001")], [raw])), encoding="utf-8")
+    chromium.open(path, "#node=gpu001")
+    assert chromium.find("#node svg.hardware").get_attribute("aria-label") == "gpu001: 1 GPU, 0 network devices"
+    assert chromium.count("#node svg.hardware .link.dead") == 0
+    assert "2/3, 1 unread" in chromium.find("#node svg.hardware").text
+    assert "2 of 3, 1 unread" in chromium.texts("#node .readings tbody td")
+
+
+def test_a_port_that_is_down_is_red_only_where_a_check_failed(chromium: Browser, tmp_path: Path) -> None:
+    ports = {"mlx5_0": "4: ACTIVE", "mlx5_1": "1: DOWN", "mlx5_2": "1: DOWN"}  # mlx5_1 was switched off by somebody
+    rdma = {"devices": [{"name": name, "ports": [{"state": state}]} for name, state in ports.items()]}
+    failed = result("network.ib_ports", "gpu001", Verdict.FAIL, "port 1 is 1: DOWN", devices=("mlx5_2",))
+    path = tmp_path / "report.html"
+    raw = node("gpu001", boot=boot(), nvml=nvml(gpu(0)), rdma=rdma)
+    path.write_text(document(run_of([failed], [raw])), encoding="utf-8")
+    chromium.open(path, "#node=gpu001")
+    drawn = "return [...document.querySelectorAll('#node svg.hardware .part')].map((one) => one.getAttribute('class'))"
+    assert chromium.run(drawn) == ["part ok", "part ok", "part off", "part F"]
+    assert "mlx5_1 DOWN" in chromium.find("#node svg.hardware").text
+    assert "no port is active" in chromium.find("#node .legend").text
 
 
 def test_the_table_of_gpus_marks_the_reading_that_failed(chromium: Browser, demo: Path) -> None:

@@ -145,3 +145,16 @@ def test_the_footer_says_what_made_the_page_how_it_was_asked_and_how_long_it_too
     text = chromium.find("footer").text
     assert text.startswith("clusterproof ")
     assert text.endswith("pytest --cluster prod · took 12.3 s")
+
+
+def test_a_cell_of_many_nodes_says_how_much_more_was_said_of_them(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    results = [result("gpu.ecc", f"gpu{at}", Verdict.FAIL, f"GPU {at} is ill; expected health") for at in range(8)]
+    chromium.open(written(tmp_path_factory, document(run_of(results))))
+    chromium.run(
+        "document.querySelector('#grid-table td.F').dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"
+    )
+    said = chromium.texts("#grid-detail .message")
+    assert said[0] == "GPU 0 is ill; expected health"
+    assert said[3:] == ["… and 5 more"]

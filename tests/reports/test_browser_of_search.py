@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.nodeset import expand, fold
+from clusterproof.plugins.core.result import Finding, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.formats.html import document
-from tests.builders.recordings import boot, node
+from tests.builders.recordings import boot, gpu, node, nvml
 from tests.reports.pages import demo_page
 from tests.reports.reported import result, run_of
 from tests.testbed.browser import Browser
@@ -115,6 +116,69 @@ def test_findings_of_the_nodes_are_shown_and_no_other(chromium: Browser, demo: P
     titles = [text.partition(":")[0] for text in chromium.texts(SHOWN)]
     assert titles == ["FAIL Active NVLinks", "FAIL Locked memory limit", "FAIL Mount responsiveness"]
     assert chromium.find("#shown").text.endswith("2 of 16 nodes")
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A check with several findings on a node, a pair that failed, and a node whose GPU failed."""
+    several = [
+        Finding(Verdict.FAIL, "GPU 1 is ill"),
+        Finding(Verdict.CONCERN, "warm"),
+        Finding(Verdict.INCOMPLETE, "?"),
+    ]
+    names = [f"gpu{number:03d}" for number in range(1, 10)]
+    pairs = [
+        result("network.pair", f"{one}~{other}", verdict, "slow", subject="pair", action="replace")
+        for one, other, verdict in (("gpu003", "gpu007", Verdict.FAIL), ("gpu004", "gpu005", Verdict.PASS))
+    ]
+    results = [
+        with_findings(result("gpu.ecc", "gpu001"), grouped(several)),
+        result("gpu.xid", "gpu009", Verdict.FAIL, "Xid 79"),
+        *(result("gpu.xid", name) for name in names[:-1]),
+        *pairs,
+    ]
+    nvidia = nvml(gpu(0, uuid="GPU-d94a", serial="1650923"))
+    evidence = [
+        node(name, boot=boot(hostname=name), **({"nvml": nvidia} if name == "gpu009" else {})) for name in names
+    ]
+    path = tmp_path / "report.html"
+    path.write_text(document(run_of(results, evidence)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("words", ["gpu001", "gpu[001-002]"])
+def test_a_node_keeps_every_finding_of_a_check_that_found_several(chromium: Browser, mixed: Path, words: str) -> None:
+    chromium.open(mixed)
+    assert search(chromium, words)[0] == "gpu001"
+    assert [text.split()[0] for text in chromium.texts(SHOWN)] == ["FAIL", "CONCERN"]
+    assert len(chromium.run("return findings.filter((one) => !one.hidden)")) == 3
+
+
+@pytest.mark.parametrize("letter", ["C", "I"])
+def test_a_node_is_shown_for_what_was_found_beside_its_failure(chromium: Browser, mixed: Path, letter: str) -> None:
+    chromium.open(mixed, f"#q=&show={letter}")
+    assert chromium.run(FITTING) == ["gpu001"]
+    assert chromium.count("#grid-table tbody tr") == 1
+
+
+@pytest.mark.parametrize("words", ["gpu003", "gpu[006-008]"])
+def test_a_pair_that_failed_is_a_finding_of_both_its_nodes(chromium: Browser, mixed: Path, words: str) -> None:
+    chromium.open(mixed)
+    search(chromium, words)
+    assert [text.partition(":")[0] for text in chromium.texts(SHOWN)] == ["FAIL Title of pair"]
+
+
+def test_the_tile_of_a_pair_shows_both_its_nodes(chromium: Browser, mixed: Path) -> None:
+    chromium.open(mixed, "#q=&action=replace")
+    assert chromium.find("#shown").text == "replace: 1 of 5 findings, 2 of 9 nodes"
+    assert chromium.texts("#map-places .cell:not(.out) .name") == ["gpu003", "gpu007"]
+
+
+@pytest.mark.parametrize("words", ["GPU-d94a", "1650923", "gpu009"])
+def test_the_findings_of_a_node_are_found_by_its_name_and_its_gpus(chromium: Browser, mixed: Path, words: str) -> None:
+    chromium.open(mixed)
+    assert search(chromium, words) == ["gpu009"]
+    assert [text.partition(":")[0] for text in chromium.texts(SHOWN)] == ["FAIL Title of xid"]
 
 
 def test_a_nodeset_stands_in_the_address(chromium: Browser, demo: Path) -> None:

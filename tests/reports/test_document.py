@@ -155,6 +155,14 @@ def test_a_number_that_no_node_can_have_is_left_out_of_its_table(value: object) 
     assert rows.keys().isdisjoint({"memory", "up for"})
 
 
+def test_a_table_of_a_node_says_how_many_rows_it_leaves_out() -> None:
+    mounts = [{"path": f"/mnt/{number}", "type": "nfs4", "source": "a:/b", "alive": "yes"} for number in range(70)]
+    raw = node("gpu001", boot=boot(), mounts={"mounts": mounts})
+    data = page(result("gpu.ecc", "gpu001"), data=[raw]).data
+    (rows,) = (rows for title, _, rows in data["tables"] if title == "Mounts")
+    assert [row[0] for row in rows[-2:]] == ["/mnt/63", "… and 6 more rows"]
+
+
 def test_devices_and_evidence_that_are_alike_stand_once() -> None:
     device = {"driver": "efa", "ports": [{"state": "4: ACTIVE", "rate": "100 Gb/sec"}]}
     rdma = {"devices": [{"name": f"rdmap{number}s0", **device} for number in (79, 80, 81)]}
@@ -194,7 +202,7 @@ def test_versions_show_who_differs_in_each_group() -> None:
     nodes = [of("gpu001", "580"), of("gpu002", "580"), of("gpu003", "575"), unreached("gpu004")]
     text = page(*(result("gpu.ecc", evidence.node) for evidence in nodes), data=nodes).text
     assert "driver5802 of 3575: gpu003" in text.replace("p5.48xlarge", "")
-    assert "1 components are the same" in text
+    assert "1 component is the same on all nodes of a group that report it" in text
 
 
 def test_what_was_not_chosen_is_named() -> None:

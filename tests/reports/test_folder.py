@@ -270,6 +270,16 @@ def test_what_cannot_be_written_leaves_no_report_of_an_earlier_run_in_its_place(
     assert {path.name for path in (runs.folder / "out").iterdir()} == FILES - {"junit.xml"}
 
 
+def test_results_that_cannot_be_begun_leave_no_report_of_an_earlier_run_either(runs: Runs) -> None:
+    out = runs.folder / "out"
+    (out / "results.jsonl").mkdir(parents=True)
+    (out / "report.html").write_text("small: fit")
+    ran = over(runs, "--report", "out")
+    ran.stdout.fnmatch_lines(["no report, or not all of it: *results.jsonl: *"])
+    assert {path.name for path in out.iterdir()} == FILES
+    assert "not fit" in (out / "report.html").read_text()
+
+
 def test_the_summary_is_put_behind_that_of_a_github_job_whatever_else_is_not_written(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,26 @@ def test_network_devices_stand_at_the_bus_in_their_names_and_switches_are_counte
     assert drawn[1:] == ([["rdmap79s0", 0x4F, 0, "ACTIVE"], ["mlx5_0", -1, -1, ""]], 4)
 
 
+def test_a_gpu_and_a_switch_behind_many_virtual_functions_have_their_places() -> None:
+    virtual = [device(f"0000:{at // 8 + 16:02x}:00.{at % 8}", "020000", "15b3") for at in range(128)]
+    last = [device("0000:f3:00.0", "030200", numa=1), device("0000:f4:00.0", "068000", numa=1)]
+    drawn = hardware(read(gpu(0, pci="0000:f3:00.0"), pci={"devices": [*virtual, *last]}))
+    assert drawn
+    assert (drawn[0], drawn[2]) == ([[0, 0xF3, 1, "", -1, -1, 1]], 1)
+
+
+@pytest.mark.parametrize(
+    ("rdma", "drawn"),
+    [(["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]), ([], ["mlx5_core 01", "mlx5_core 01"])],
+    ids=["with RDMA devices", "without"],
+)
+def test_a_network_device_is_drawn_once(rdma: list[str], drawn: list[str]) -> None:
+    domains = [device(f"000{at}:01:00.0", "020700", "15b3") | {"driver": "mlx5_core"} for at in range(2)]
+    of_node = read(gpu(0), rdma={"devices": [{"name": name} for name in rdma]}, pci={"devices": domains})
+    _, network, _ = hardware(of_node) or ([], [], 0)
+    assert [name for name, *_ in network] == drawn
+
+
 @pytest.mark.parametrize("value", [None, "x", [], {}, {"gpus": "x"}, {"gpus": [None, 3]}, {"gpus": [{"nvlinks": 5}]}])
 def test_whatever_a_node_reports_breaks_no_picture(value: object) -> None:
     evidence = node("gpu001", nvml=value, pci={"devices": [3, {"address": 5, "class": None}]}, rdma={"devices": "x"})

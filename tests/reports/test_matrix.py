@@ -142,6 +142,12 @@ def test_a_line_names_the_most_crowded_places() -> None:
     ]
 
 
+def test_a_place_that_a_node_names_steers_no_terminal() -> None:
+    layers = {"a": ("nn-1\x1b[2J\nFIT",), "b": ("nn-2",)}
+    (line,) = lines(Topology((JobGroup("workers", ("a", "b")),), {}, layers, {}))
+    assert line == r"topology    workers in 2 network nodes: 1 in nn-1\x1b[2J FIT, 1 in nn-2"
+
+
 def test_many_spread_groups_are_a_few_lines() -> None:
     rows = list(lines(cluster(9, 2)))
     assert len(rows) == MAX_LINES + 1

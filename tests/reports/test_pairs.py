@@ -120,6 +120,7 @@ def test_every_kind_of_finding_is_put_in_words(fault: PairFault) -> None:
     for finding in campaign.analysis.findings:
         assert f"{finding.kind.value}" in text
     assert " 0 measurements" not in text
+    assert not re.search(r"(?<![\d.,])1 (?:slow )?\w+s\b", page(fault))
     assert "None" not in text
 
 

@@ -68,6 +68,14 @@ def test_the_node_that_waits_for_storage_has_a_line_of_its_own_beside_the_middle
     assert section(run).count('class="line ') == 2
 
 
+def test_it_is_said_how_many_more_nodes_are_far_from_the_middle_one() -> None:
+    waits = {f"gpu{number:03}": 60.0 + number if number > 6 else 2.0 for number in range(1, 12)}
+    run = run_with(*(Sample(node, "io wait", "", 10.0 * at, of) for node, of in waits.items() for at in range(30)))
+    assert "; far from it gpu011 71 % on average; gpu010 70 % on average; gpu009 69 % on average; and 2 more" in labels(
+        Page(section(run))
+    )
+
+
 def test_network_traffic_is_drawn_on_the_scale_of_its_own_largest_value() -> None:
     run = run_with(*(Sample("gpu001", "network", "", 10.0 * at, 1_250.0) for at in range(30)))
     assert "network traffic: 1 node, median 1250 MB/s on average" in labels(Page(section(run)))

@@ -87,7 +87,7 @@ class Reporting:
         """Write the reports of what was evaluated, also for an interrupted run."""
         if self.outcomes.results:
             self.pytest_cluster_result()  # a signal may have interrupted the last write
-        if self.folder is None or (self.results is None and self.problem):
+        if self.folder is None:
             return
         from clusterproof.reports.formats import write_report
         from clusterproof.reports.run_folder import point_latest

@@ -61,7 +61,7 @@ def _system(system: FileSystem) -> str:
     except Incomplete:
         begin = 0.0
     drawn = "".join(_figure(metric, lines, begin) for metric, lines in charts)
-    rows = [row for metric, lines in charts for row in _rows(metric, lines)]
+    rows = [row for metric, lines in charts for row in _rows(metric, lines[:MAX_LINES])]
     figures = table(("percent of", "where", "mean", "highest"), rows)
     name = escape(printable(system.label, 3 * MAX_NAME))
     return f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'
@@ -83,10 +83,13 @@ def _lines(system: FileSystem, metric: str) -> list[ChartLine]:
         lines = [ChartLine(printable(series.component, MAX_NAME), series.points) for series in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
-    return sorted((line for line in lines if line.values), key=lambda line: -max(line.values))[:MAX_LINES]
+    return sorted((line for line in lines if line.values), key=lambda line: -max(line.values))
 
 
-def _figure(caption: str, lines: list[ChartLine], begin: float) -> str:
+def _figure(metric: str, of_all: list[ChartLine], begin: float) -> str:
+    lines = of_all[:MAX_LINES]
+    left_out = f", the {MAX_LINES} highest of {len(of_all)}" if len(of_all) > len(lines) else ""
+    caption = f"{metric}{left_out}"
     points = max((len(line.points) for line in lines), default=0)
     if not points:
         return ""
@@ -102,7 +105,7 @@ def _figure(caption: str, lines: list[ChartLine], begin: float) -> str:
         f'<svg viewBox="-2 -2 {WIDTH + 4} {HEIGHT + 4}" role="img" aria-label="{escape(caption)} by the minute, '
         f'at most {peak:.0f} percent" preserveAspectRatio="none">'
         f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 {full:.1f}H{WIDTH}"/>{drawn}</svg>'
-        f"<p><span>{clock(begin)}</span><span>dotted: 100 %</span><span>{clock(until)}</span></p></figure>"
+        f"<p><span>{clock(begin)} UTC</span><span>dotted: 100 %</span><span>{clock(until)} UTC</span></p></figure>"
     )
 
 

@@ -62,6 +62,7 @@ def data(run: Run) -> str:
             checks[result.check] = result
     pool = ValuePool()
     known = [[pool.number(table) for table in tables(node)] for node in run.nodes.values()]
+    letters = _letters(run.results, checks, nodes)
     values = ValuePool()
     gpus = measured(run, values.number)
     parts = {
@@ -70,7 +71,8 @@ def data(run: Run) -> str:
         "site": as_json(run.site),
         "nodes": as_json([printable(name, MAX_NAME) for name in names]),
         "checks": as_json([_about(result, nodes) for result in checks.values()]),
-        "letters": as_json(_letters(run.results, checks, nodes)),
+        "letters": as_json(letters),
+        "further": as_json(_further(run.results, dict(zip(checks, letters, strict=True)), nodes)),
         "words": as_json(_messages(run.results, checks, nodes)),
         "tables": pool.json,
         "known": as_json(known),
@@ -123,7 +125,7 @@ def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list
         of_task, node_numbers = by_action.setdefault(task.action, ({}, set()))
         of_task.update((numbers[check], None) for check in task.checks)
         is_of_whole = task.of_what in ("cluster", "run")
-        names = [name for node in task.nodes for name in (node.split("~") if task.of_what == "pair" else [node])]
+        names = [name for node in task.nodes for name in (_of_pair(node) if task.of_what == "pair" else [node])]
         node_numbers.update([len(nodes)] if is_of_whole else (nodes[name] for name in names if name in nodes))
     return [[action, [*of_task], _ranges(places)] for action, (of_task, places) in by_action.items()]
 
@@ -139,6 +141,25 @@ def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[s
             if ranks[letter] < ranks[row[number]]:
                 row[number] = letter
     return ["".join(row) for row in rows.values()]
+
+
+def _further(results: Iterable[Result], letters: dict[str, str], nodes: dict[str, int]) -> list[tuple[int, str, str]]:
+    """`[check, letter, nodes]` of what the letters do not show: findings beside a worse one, and those on pairs."""
+    places: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for result in results:
+        for part in result.by_verdict if result.verdict.is_finding else ():
+            names = _of_pair(result.node) if result.is_of_pair else []
+            number = _number(result, nodes)
+            numbers = [nodes[name] for name in names if name in nodes] if number is None else [number]
+            shown = letters[result.check]
+            places[result.check, part.verdict.letter].update(at for at in numbers if shown[at] != part.verdict.letter)
+    numbered = {check: number for number, check in enumerate(letters)}
+    return [(numbered[check], letter, _ranges(where)) for (check, letter), where in places.items() if where]
+
+
+def _of_pair(pair: str) -> list[str]:
+    """The names of a pair's nodes."""
+    return pair.split("~")
 
 
 def _messages(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:

@@ -4,10 +4,11 @@ const grid = { table: document.getElementById("grid-table"), rows: [], columns: 
 
 function drawGrid(filter) {
   if (!grid.table) return;
-  const among = checks.filter((check) => check.letters.trim() && filter.takesCheck(check)); // those of pairs have none
+  const taken = checks.filter(filter.takesCheck);
+  const among = taken.filter((check) => check.letters.trim()); // those of pairs have none
   const box = document.getElementById("all-checks");
   const nodes = [];
-  for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, among)) nodes.push(node);
+  for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, taken)) nodes.push(node);
   const worth = nodes.map((node) => [node, isSilent(node) ? "F" : "FIC"]);
   const notable = among.filter((check) => worth.some(([node, letters]) => letters.includes(letterOf(check, node))));
   grid.columns = box.checked || !notable.length ? among : notable;
@@ -112,16 +113,18 @@ function several(group) {
   }, el("b", {}, counted(undefined, group.nodes.length, "node")), " ", breakable(names));
 }
 
+const MAX_SAID = 3; // messages below the grid; a node's page has all of it
 // What stands in one cell, said where a screen reader announces it.
 function describeCell(cell) {
   const group = cell.parentNode.group;
   const check = group && grid.columns[cell.cellIndex - 1];
   if (!check) return;
   const letter = group.letters[cell.cellIndex - 1];
-  const messages = new Set(group.nodes.slice(0, 50).map((node) => wordsOf(check, node)));
+  const messages = [...new Set(group.nodes.map((node) => wordsOf(check, node)))].filter(Boolean);
+  const more = messages.length > MAX_SAID ? ["… and " + (messages.length - MAX_SAID).toLocaleString("en") + " more"] : [];
   fill(document.getElementById("grid-detail"),
     el("b", {}, WORDS[letter] || "not run"), " ", breakable(foldWithin(group.nodes.map(nameOf), 200)), " · " + check.id + ": " + check.title,
-    [...messages].filter(Boolean).slice(0, 3).map((words) => el("span", { class: "message" }, words)),
+    [...messages.slice(0, MAX_SAID), ...more].map((words) => el("span", { class: "message" }, words)),
   );
   reachByKeys();
 }

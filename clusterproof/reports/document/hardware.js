@@ -10,7 +10,7 @@ function hardwareOf(node) {
 }
 
 function keysOf() {
-  return [["ok", "works, as far as was reported"], ["F", "failed"], ["C", "concern"]].map(([name, words]) =>
+  return [["ok", "works, as far as was reported"], ["F", "failed"], ["C", "concern"], ["off", "no port is active"]].map(([name, words]) =>
     el("span", {}, el("span", { class: "part " + name }), " " + words));
 }
 
@@ -71,10 +71,15 @@ function switchesOf(count, gpus, width) {
   ];
 }
 
+// `17 of 18`: how many links are up; `17 of 18, 1 unread`, where a GPU's box has no room for the noun.
+function linksOf(links, of, noun) {
+  const [up, unread] = ["1", "?"].map((state) => links.split(state).length - 1);
+  return up + of + links.length + (unread ? ", " + unread + " unread" : noun);
+}
+
 function gpuOf(node, [index, , , links, lanes, lanesMost, answers], x, named, down) {
   const { letter, words } = markOf(named, "GPU " + index);
   const state = letter || (answers ? "ok" : "F");
-  const up = [...links].filter((link) => link === "1").length;
   const lines = [...links].map((link, at) => [link, x + 8 + (BOX_PX - 16) * (links.length > 1 ? at / (links.length - 1) : 0.5), at]);
   const path = (of) => lines.filter(([link]) => link === of).map(([, at]) => `M${at.toFixed(1)} ${SWITCH_Y + 26}V${GPU_Y}`).join("");
   const dead = lines.filter(([link]) => link === "0");
@@ -91,7 +96,7 @@ function gpuOf(node, [index, , , links, lanes, lanesMost, answers], x, named, do
     svg("rect", { class: "part " + state, x, y: GPU_Y, width: BOX_PX, height: 60, rx: 5 }),
     svg("text", { class: "strong", x: x + 8, y: GPU_Y + 18 }, "GPU " + index), state !== "ok" ? svg("text", { class: "strong end", x: x + BOX_PX - 8, y: GPU_Y + 18 }, state) : "",
     svg("text", { x: x + 8, y: GPU_Y + 35 }, second),
-    links ? svg("text", { x: x + 8, y: GPU_Y + 51, class: dead.length ? "bad" : "" }, up + "/" + links.length + " NVLinks") : "",
+    links ? svg("text", { x: x + 8, y: GPU_Y + 51, class: dead.length ? "bad" : "" }, linksOf(links, "/", " NVLinks")) : "",
     svg("path", { class: "link" + (lanes >= 0 && lanes < lanesMost ? " dead" : ""), d: `M${x + BOX_PX / 2} ${GPU_Y + 60}V${BRIDGE_Y}` }),
     lanes > 0 ? svg("text", { class: "small", x: x + BOX_PX / 2 + 5, y: BRIDGE_Y - 7 }, "x" + lanes + (lanes < lanesMost ? " of x" + lanesMost : "")) : "");
 }
@@ -106,9 +111,9 @@ function bridgeOf([, bus], nics, x) {
 
 function nicOf([name, , , state], x, y, named) {
   const { letter, words } = markOf(named, name);
-  const is = letter || (!state || /ACTIVE/.test(state) ? "ok" : "F");
+  const is = letter || (!state || /ACTIVE/.test(state) ? "ok" : "off"); // a check may allow that a port is not used
   return svg("g", {}, svg("title", {}, [name, state, words].filter(Boolean).join(": ")),
-    svg("rect", { class: "part " + is, x, y, width: BOX_PX, height: NIC_PX - 4, rx: 3 }), svg("text", { x: x + 6, y: y + 12, class: "small" }, within(name, 13) + (is === "ok" ? "" : " " + is)));
+    svg("rect", { class: "part " + is, x, y, width: BOX_PX, height: NIC_PX - 4, rx: 3 }), svg("text", { x: x + 6, y: y + 12, class: "small" }, within(name, 13) + ({ ok: "", off: " " + state.split(",")[0] }[is] ?? " " + is)));
 }
 
 // Which reading a finding speaks of, by the name of its check.
@@ -122,7 +127,7 @@ function readings(node, gpus, named) {
   const xids = data.xids[node] || {};
   const row = ([index, , , links, lanes, lanesMost]) => {
     const { letter, words, ids } = markOf(named, "GPU " + index);
-    const own = [...measures.map(([, , values]) => values[index] ?? "–"), links ? [...links].filter((link) => link === "1").length + " of " + links.length : "–",
+    const own = [...measures.map(([, , values]) => values[index] ?? "–"), links ? linksOf(links, " of ", "") : "–",
       lanes > 0 ? "x" + lanes + (lanes < lanesMost ? " of x" + lanesMost : "") : "–", (xids[index] || []).join(", ") || "–"];
     const isBad = (title) => ids.some((id) => (OF_READING.find(([, takes]) => takes.test(id)) || [])[0] === title);
     return el("tr", {}, el("th", { scope: "row" }, "GPU " + index), el("td", {}, letter && el("span", { class: "badge " + letter }, letter), words && " " + words),

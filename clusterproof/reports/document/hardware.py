@@ -29,7 +29,8 @@ def versions_section(run: Run) -> Section | None:
     if not rows:
         return None
     odd, same = ([row for row in rows if bool(row[0][-1]) is is_odd] for is_odd in (True, False))
-    summary = f"{len(same)} components are the same on all nodes of a group that report them"
+    are = "components are" if len(same) > 1 else "component is"
+    summary = f"{len(same)} {are} the same on all nodes of a group that report it"
     parts = (
         _table((*_HEAD, "the odd ones out"), odd) if odd else "",
         f"<details><summary>{summary}</summary>{_table(_HEAD, [(row[:-1], nodes) for row, nodes in same])}</details>"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
@@ -42,7 +42,8 @@ def tables(node: Node) -> Iterator[Table]:
     )
     for title, head, rows in listed:
         if rows:
-            yield title, head, tuple(rows[:MAX_ROWS])
+            more = ((f"… and {number_of(len(rows) - MAX_ROWS, 'more row')}",),) if len(rows) > MAX_ROWS else ()
+            yield title, head, (*rows[:MAX_ROWS], *more)
 
 
 def _itself(node: Node) -> Iterator[tuple[str, str]]:
@@ -96,7 +97,7 @@ def records(value: object) -> Sequence[Mapping[str, Any]]:
     """The records in a list that a node reported; empty if it is no list."""
     if not isinstance(value, list):
         return []
-    return [record for record in value if isinstance(record, dict)][:MAX_ROWS]
+    return [record for record in value if isinstance(record, dict)]
 
 
 def value_of(node: Node, collector: str) -> Mapping[str, Any]:
@@ -136,7 +137,7 @@ Drawn = tuple[list[list[Any]], list[list[Any]], int]
 
 
 def hardware(node: Node) -> Drawn | None:
-    """GPUs `[index, bus, NUMA node, links as 1 and 0, PCIe lanes, maximum lanes, whether it answers]`.
+    """GPUs `[index, bus, NUMA node, links as 1 and 0, ? if unread, PCIe lanes, maximum lanes, whether it answers]`.
 
     Then network devices `[name, bus, NUMA node, state]`, and the number of NVSwitches; -1 for unreported values. None
     for a node without GPUs.
@@ -167,29 +168,29 @@ def _address_of_the_lost(gpus: Sequence[Mapping[str, Any]], devices: Mapping[str
 
 def _gpu(gpu: Mapping[str, Any], address: str, devices: Mapping[str, Mapping[str, Any]]) -> list[Any]:
     links = gpu.get("nvlinks")
-    up = "".join("1" if link is True else "0" for link in links[:MAX_DEVICES]) if isinstance(links, list) else ""
+    states = links[:MAX_DEVICES] if isinstance(links, list) else []
+    up = "".join(str(int(link)) if isinstance(link, bool) else "?" for link in states)
     lanes = (_whole(gpu.get("pcie_width")), _whole(gpu.get("pcie_width_max")))
     numa = _whole(devices.get(address, {}).get("numa"))
     return [_whole(gpu.get("index")), _bus(address), numa, up, *lanes, 0 if gpu.get("lost") else 1]
 
 
 def _network(node: Node, devices: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Any]]:
-    """RDMA devices, each matched to the PCI device by the bus in its name; then unmatched PCI devices."""
-    by_bus = {
-        _bus(address): device for address, device in devices.items() if _text(device.get("class")).startswith(NETWORK)
-    }
-    named: set[int] = set()
-    for device in records(value_of(node, "rdma").get("devices")):
+    """RDMA devices, each matched to the PCI device by the bus in its name; without any, PCI devices."""
+    adapters = [
+        (_bus(address), device) for address, device in devices.items() if _text(device.get("class")).startswith(NETWORK)
+    ]
+    by_bus = dict(adapters)
+    rdma = records(value_of(node, "rdma").get("devices"))
+    for device in rdma:
         name = _text(device.get("name"))
         match = _ADDRESS_IN_NAME.match(name)
         bus = int(match[1]) if match and int(match[1]) in by_bus else -1
-        named.add(bus)
         states = [_text(port.get("state")).rpartition(": ")[2] for port in records(device.get("ports"))]
         yield [printable(name, MAX_NAME), bus, _whole(by_bus.get(bus, {}).get("numa")), ", ".join(states)[:MAX_NAME]]
-    if not named - {-1}:
-        for bus, device in by_bus.items():
-            if device.get("driver") in RDMA_DRIVERS:
-                yield [printable(f"{device['driver']} {bus:02x}", MAX_NAME), bus, _whole(device.get("numa")), ""]
+    for bus, device in () if rdma else adapters:
+        if device.get("driver") in RDMA_DRIVERS:
+            yield [printable(f"{device['driver']} {bus:02x}", MAX_NAME), bus, _whole(device.get("numa")), ""]
 
 
 def marks(run: Run, checks: Mapping[str, int], nodes: Mapping[str, int]) -> dict[int, dict[str, list[list[Any]]]]:

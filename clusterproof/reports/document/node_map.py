@@ -13,7 +13,7 @@ from itertools import groupby
 from math import cos, pi, sin
 from typing import Any
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.aws.placement import known_places, lowest_layers, network_layers, ultraservers, zones
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -161,7 +161,7 @@ def drawn(groups: Sequence[Block], slow: Sequence[SlowPair], marked: Sequence[st
     size = 2 * (RADIUS + _to_arcs(angles) + PLACE_WIDTH)
     worst = sorted(slow, key=lambda pair: pair.share if pair.share is not None else -1.0)[:MAX_LINES]
     more = f"; the {MAX_LINES} slowest of them are drawn" if len(slow) > MAX_LINES else ""
-    caption = f"{len(slow)} slow pairs of {len(angles)} nodes on a circle, place beside place{more}"
+    caption = f"{number_of(len(slow), 'slow pair')} of {len(angles)} nodes on a circle, place beside place{more}"
     lines = "".join(_line(pair, angles) for pair in reversed(worst))
     return (
         f'<figure class="chords"><figcaption>{escape(caption)}</figcaption><div class="scroll">'

@@ -225,14 +225,16 @@ def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
     first, stride, columns = time_bins(every.values())
     bands = of_nodes(every, first, stride, columns)
     middle = [_middle_of([band.means[column] for band in bands]) for column in range(columns)]
-    outliers = _far_from_the_middle(bands, unit)
+    all_far = _far_from_the_middle(bands, unit)
+    outliers = all_far[:NODES_APART]
     top = 100.0 if unit == "%" else max(value for band in bands for value in band.means if value is not None) or 1.0
     lines = [path_of(_scaled(means, top)) for means in (middle, *(band.means for band in outliers))]
     drawn = "".join(f'<path class="line line-{number}" d="{line}"/>' for number, line in enumerate(lines))
-    far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} on average" for band in outliers)
+    far = [f"{printable(band.name, 60)} {band.mean:.4g} {unit} on average" for band in outliers]
+    far += [f"and {len(all_far) - len(far):,} more"] if len(all_far) > len(far) else []
     typical = median(band.mean for band in bands)
     label = f"{what}: {number_of(len(bands), 'node')}, median {typical:.4g} {unit} on average"
-    label += f"; far from it {far}" if far else ""
+    label += f"; far from it {'; '.join(far)}" if far else ""
     begin, end = first * samples.bin_s, (first + stride * columns) * samples.bin_s
     return (
         f"<figure><figcaption>{escape(label)}</figcaption>"
@@ -252,7 +254,7 @@ def _far_from_the_middle(bands: Sequence[Band], unit: str) -> list[Band]:
     middle = median(band.mean for band in bands)
     least = APART_POINTS if unit == "%" else APART_SHARE * middle
     far = [band for band in bands if len(bands) > 1 and abs(band.mean - middle) > least]
-    return sorted(far, key=lambda band: -abs(band.mean - middle))[:NODES_APART]
+    return sorted(far, key=lambda band: -abs(band.mean - middle))
 
 
 def _scaled(means: Sequence[float | None], top: float) -> list[float | None]:

@@ -30,7 +30,7 @@ function filterNow() {
     takesNode: (node, among) => {
       if (asks && !asks.nodes.has(node)) return false;
       if (action === FIT && (node === CLUSTER || !FIT_LETTERS.includes(worstLetter(node)))) return false;
-      const worst = among.some((check) => letters.includes(letterOf(check, node)));
+      const worst = among.some((check) => letters.some((letter) => finds(check, node, letter)));
       const isFit = letters.length === boxes.length && !subsystem.value && !owner.value && worstOf(node, among) !== " ";
       return (worst || isFit) && terms.every((term) => (term.has ? term.has(node) : haystack(node).includes(term)));
     },
@@ -42,9 +42,9 @@ function takesFinding(finding, filter) {
   const about = (finding.dataset.checks || "").split(" ").map((id) => byId.get(id)).filter(Boolean);
   if (!filter.takesAction(finding) || !filter.letters.includes(letter) || !about.some(filter.takesCheck)) return false;
   const text = finding.textContent.toLowerCase();
-  const isOf = (node) => about.some((check) => letterOf(check, node) === letter);
+  const isOf = (node) => about.some((check) => finds(check, node, letter));
   return filter.terms.every((term) => (term.has ? [...term].some(isOf)
-    : text.includes(term) || data.nodes.some((name, node) => name.toLowerCase().includes(term) && isOf(node))));
+    : text.includes(term) || data.nodes.some((_, node) => isOf(node) && identityOf(node).includes(term))));
 }
 
 // What is shown now: q=WORDS, with show, subsystem, owner and action where they leave something out.

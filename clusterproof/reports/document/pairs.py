@@ -13,7 +13,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_text, finding_text
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault
 from clusterproof.reports.document import Section, heat, node_map, of_nodes
@@ -155,7 +155,7 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
         title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_shares_text(shares)}"
         cells.append(Cell(((row, column), (column, row)), _middle(shares), title))
     lines = [HeatMapLine(node, node in marks) for node in nodes]
-    label = f"bandwidth of {len(cells)} pairs of {len(nodes)} nodes as shares of normal"
+    label = f"bandwidth of {number_of(len(cells), 'pair')} of {len(nodes)} nodes as shares of normal"
     starts = _starts(groups(nodes, campaign.journal.plan.places))
     return HeatMap(lines, lines, cells, starts, label, 16 if len(nodes) > 40 else 20)
 
@@ -219,7 +219,7 @@ def _lines(campaign: Campaign, marks: Mapping[str, PairFault], with_page: Contai
     others = set(ranked).difference(shown)
     if others:
         rest = [share for node in others for share in shares_of[node]]
-        yield heat.StripLine(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
+        yield heat.StripLine(number_of(len(others), "other"), tuple(share for share in rest if share), rest.count(None))
 
 
 def _line(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from html import escape
 
-from clusterproof.plugins.core.cluster import is_of_aws
+from clusterproof.plugins.core.cluster import is_of_aws, is_of_kubernetes
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
@@ -131,7 +131,8 @@ def _again(run: Run) -> Section | None:
 
 
 def _topology(run: Run) -> Section | None:
-    layout = topology.topology(run.facts) if is_of_aws(run.cluster) else None
+    has_places = is_of_aws(run.cluster) or is_of_kubernetes(run.cluster)
+    layout = topology.topology(run.facts) if has_places else None
     return Section("topology", "Topology", topology.section(layout)) if layout else None
 
 

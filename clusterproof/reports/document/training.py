@@ -7,7 +7,7 @@ from html import escape
 from itertools import pairwise
 from statistics import median
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.robust import weighted_median, weighted_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -213,9 +213,9 @@ def _spent(recorded: RunData, kind: str, title: str) -> str:
     most = sorted(seconds_by_name.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]
     total_s = sum(seconds for seconds, _ in seconds_by_name.values())
     others = total_s - sum(seconds for _, (seconds, _) in most)
-    rows = [(name, seconds, f"{times:,} times") for name, (seconds, times) in most]
+    rows = [(name, seconds, number_of(times, "time")) for name, (seconds, times) in most]
     if len(seconds_by_name) > len(most):
-        rows.append((f"{len(seconds_by_name) - len(most):,} others", others, ""))
+        rows.append((number_of(len(seconds_by_name) - len(most), "other"), others, ""))
     top = max(seconds for _, seconds, _ in rows) or 1.0
     data_rows = "".join(_bar(name, seconds, times, top, total_s) for name, seconds, times in rows)
     return f'<h3>{title}</h3><div class="scroll"><table class="bars"><tbody>{data_rows}</tbody></table></div>'

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 from html import escape
 from itertools import accumulate, pairwise
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import Section, of_nodes
-from clusterproof.reports.history import Entry, Past, PastRun
+from clusterproof.reports.history import FOUND, Entry, Past, PastRun
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.history.trends import Trend, trends
 from clusterproof.reports.run import Run
@@ -26,6 +26,8 @@ MAX_NAMED = 10  # nodes that flap, and findings that are new or gone
 MAX_IN_SHORT = 600  # characters
 BAR, GAP, HEIGHT = 28, 6, 90  # px
 SPARK_WIDTH, SPARK_HEIGHT = 160, 24
+# The verdict of each run, oldest first, empty if it was not evaluated; and whether it found something.
+Story = tuple[tuple[str, bool | None], ...]
 _NOT_FIT = (Verdict.FAIL, Verdict.INCOMPLETE)
 _CLASSES = {Verdict.PASS: "pass", Verdict.NOT_APPLICABLE: "na"}
 _SIGNS = {Verdict.PASS: "·", Verdict.NOT_APPLICABLE: "–"}
@@ -95,7 +97,8 @@ def _bar(number: int, run: PastRun, bar: tuple[int, int, int], most: int) -> str
         y -= high
         if count:
             parts.append(f'<path class="{name}" d="M{x} {y:.1f}h{BAR}v{high:.1f}h-{BAR}z"/>')
-    title = f"{_day(run)} UTC, {run.occasion}: {fit} fit, {failed} failed, {open_} not proven of {run.nodes} nodes"
+    nodes = number_of(run.nodes, "node")
+    title = f"{_day(run)} UTC, {run.occasion}: {fit} fit, {failed} failed, {open_} not proven of {nodes}"
     day = f"{datetime.fromtimestamp(run.began, timezone.utc):%m-%d}"
     return (
         f"<g><title>{escape(printable(title, MAX_NODES), quote=False)}</title>{''.join(parts)}"
@@ -106,10 +109,10 @@ def _bar(number: int, run: PastRun, bar: tuple[int, int, int], most: int) -> str
 
 def _flapping_rows(past: Past) -> str:
     """A row for each check and its nodes with the same sequence, those with most changes first."""
-    stories: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    stories: dict[tuple[str, Story], list[str]] = defaultdict(list)
     for (check, node), track in past.tracks.items():
         story = _story(past.runs, track)
-        if "fail" in story or "concern" in story:
+        if any(is_found for _, is_found in story):
             stories[check, story].append(node)
     rows = sorted(stories.items(), key=lambda row: (-_changes(row[0][1]), -len(row[1]), row[0][0]))
     if not rows:
@@ -134,7 +137,7 @@ def counted(named: Sequence[str]) -> str:
     return f"{printable(', '.join(named[:fit]), MAX_IN_SHORT)}{more}"
 
 
-def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
+def _in_short(stories: Mapping[tuple[str, Story], Sequence[str]]) -> str:
     """What is new or gone in the last run, and the nodes on which findings flap, the most frequent first."""
     of_kind: dict[str, list[str]] = defaultdict(list)
     changes: Counter[str] = Counter()
@@ -148,43 +151,45 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
     return f"<dl>{entries}</dl>" if entries else ""
 
 
-def _state(story: Sequence[str]) -> str:
+def _state(story: Story) -> str:
     """The state of a finding after the last run: `new`, `for 3 runs`, `gone`; and the number of changes if it flaps.
 
     A run that did not measure it leaves it as it was.
     """
     stands: list[bool] = []
-    for found in map(_finds, story):
-        stands.append((bool(stands) and stands[-1]) if found is None else found)
+    for _, is_found in story:
+        stands.append((bool(stands) and stands[-1]) if is_found is None else is_found)
     ages = next((age for age, is_there in enumerate(reversed(stands)) if not is_there), len(stands))
     state = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(stands) > 1 and stands[-2] else ""
     flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
     return ", ".join(filter(None, (state, flaps)))
 
 
-def _finds(verdict: str) -> bool | None:
-    """Whether a run found something; None if it did not measure it."""
-    return None if verdict in ("", "incomplete") else verdict in ("fail", "concern")
+def _is_found(entry: Entry) -> bool | None:
+    """Whether a run found something, or left a finding as it was; None if it did not measure it."""
+    if entry.verdict is Verdict.INCOMPLETE:
+        return True if entry.stands in FOUND else None
+    return entry.verdict in FOUND
 
 
 def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
     return ((len(runs) - 1 - number, run) for number, run in enumerate(runs))
 
 
-def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> tuple[str, ...]:
-    """The verdict of each run, oldest first; empty if it was not evaluated."""
-    verdicts: Mapping[int, Verdict] = {entry.run: entry.verdict for entry in track}
-    return tuple(verdicts[run.number].value if run.number in verdicts else "" for run in runs)
+def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> Story:
+    entries = {entry.run: entry for entry in track}
+    told = (entries.get(run.number) for run in runs)
+    return tuple((entry.verdict.value, _is_found(entry)) if entry else ("", None) for entry in told)
 
 
-def _changes(story: Sequence[str]) -> int:
+def _changes(story: Story) -> int:
     """How often it appeared or disappeared; runs that did not measure it do not count."""
-    is_finding = [found for verdict in story if (found := _finds(verdict)) is not None]
+    is_finding = [is_found for _, is_found in story if is_found is not None]
     return sum(now != before for before, now in pairwise(is_finding))
 
 
-def _row(check: str, story: Sequence[str], nodes: Sequence[str]) -> str:
-    cells = "".join(_cell(Verdict(word)) if word else "<td></td>" for word in story)
+def _row(check: str, story: Story, nodes: Sequence[str]) -> str:
+    cells = "".join(_cell(Verdict(word)) if word else "<td></td>" for word, _ in story)
     where = escape(printable(within(fold(nodes), MAX_NODES)))
     name, state = escape(printable(check, MAX_NAME)), _state(story)
     heads = f'<th scope="row">{name}</th><td class="nodes">{where}</td><td class="state">{state}</td>'

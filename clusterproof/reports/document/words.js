@@ -5,7 +5,7 @@ const CLUSTER = data.nodes.length; // its number, behind those of the nodes
 const WORDS = { F: "fail", I: "incomplete", C: "concern", ".": "pass", "-": "not applicable" };
 const WORST_FIRST = "FIC.-";
 const checks = data.checks.map(([id, title, subsystem, owner, skill, evidence, meaning, remedy], number) => ({
-  id, title, subsystem, owner, skill, evidence, meaning, remedy, number, letters: data.letters[number],
+  id, title, subsystem, owner, skill, evidence, meaning, remedy, number, letters: data.letters[number], further: {},
 }));
 
 // Characters that steer instead of being read, made visible.
@@ -49,6 +49,12 @@ function counted(some, all, noun) {
 
 function letterOf(check, node) {
   return check.letters[node];
+}
+
+// Whether a check found something of this letter on a node: beside something worse, or on a pair of nodes, no cell shows it.
+for (const [number, letter, where] of data.further) checks[number].further[letter] = new Set(numbersOf(where));
+function finds(check, node, letter) {
+  return letterOf(check, node) === letter || Boolean(check.further[letter]?.has(node));
 }
 
 function worstOf(node, among) {
@@ -184,6 +190,20 @@ function wordsOf(check, node) {
   const entries = said[node].get(check.number) || [];
   return entries.map(([, words]) => textFor(node, words) || NO_ROOM).join("\n");
 }
+
+// By what a node and its GPUs are known elsewhere, as in a ticket.
+const KNOWN_BY = ["instance id", "serial", "host name", "UUID"];
+function identityOf(node) {
+  if (!identityOf.known.has(node)) {
+    const values = (data.known[node] || []).flatMap((number) => {
+      const [, head, rows] = data.tables[number];
+      return rows.flatMap((row) => (head.length ? row.filter((_, at) => KNOWN_BY.includes(head[at])) : KNOWN_BY.includes(row[0]) ? row.slice(1) : []));
+    });
+    identityOf.known.set(node, [nameOf(node), ...values].join("\n").toLowerCase());
+  }
+  return identityOf.known.get(node);
+}
+identityOf.known = new Map();
 
 function haystack(node) {
   if (!haystack.known.has(node)) {

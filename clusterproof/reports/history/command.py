@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from clusterproof.plugins.core.message import listed, printable
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history import FILE, HistoryError
@@ -40,12 +41,11 @@ def find_history(cluster: str, runs: Path = Path(RUNS)) -> Path:
     path = default_path(cluster, runs)
     if cluster and paths and path not in paths:
         near = nearest(path.parent.name, [history.parent.name for history in paths])
-        known = ", ".join(history.parent.name for history in paths[:10])
+        known = listed(history.parent.name for history in paths)
         raise HistoryError(f"no history of {cluster!r:.80} under {runs}{near}; found only {known}")
     if cluster or len(paths) == 1:
         return path if cluster else paths[0]
-    names = ", ".join(str(path) for path in paths[:10])
-    problem = f"several histories under {runs}: {names}" if paths else f"no history under {runs}"
+    problem = f"several histories under {runs}: {listed(map(str, paths))}" if paths else f"no history under {runs}"
     raise HistoryError(f"{problem}; expected --history FILE" + (" or --cluster NAME" if paths else ""))
 
 
@@ -53,10 +53,10 @@ def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
     known = clusters(path)
     cluster = option.cluster or (known[0] if known else "")
     if cluster not in known:
-        expected = f"; expected one of {', '.join(known[:10])}" if known else ": it has no run"
+        expected = f"; expected one of {listed(known)}" if known else ": it has no run"
         raise HistoryError(f"{path} has no cluster {cluster!r}{expected}")
     if len(known) > 1 and not option.cluster:
-        others = ", ".join(known[1:10])
+        others = listed(map(printable, known[1:]))
         yield f"the newest of {len(known)} clusters; --cluster NAME shows another: {others}"
     yield from page(read_past(path, cluster, option.runs), option.sort, 0 if option.all else MAX_ROWS)
 

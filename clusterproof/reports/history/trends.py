@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -87,7 +87,7 @@ def flaps(past: Past) -> list[Flap]:
     """Findings that came back after they were seen to be gone, the most frequent first."""
     rows = []
     for (check, node), track in past.tracks.items():
-        measured = [entry.verdict for entry in track if entry.verdict is not Verdict.INCOMPLETE]
+        measured = list(_measured(track))
         came = sum(
             now in FOUND and before not in FOUND
             for before, now in zip([Verdict.PASS, *measured], measured)  # noqa: B905
@@ -95,6 +95,17 @@ def flaps(past: Past) -> list[Flap]:
         if came > 1:
             rows.append(Flap(check, node, came, len(measured), track[-1].stands))
     return sorted(rows, key=lambda flap: (-flap.came, flap.check, flap.node))
+
+
+def _measured(track: Iterable[Entry]) -> Iterator[Verdict]:
+    """The verdict of each run that measured it, or found something beside what it could not measure."""
+    stood = Verdict.PASS
+    for entry in track:
+        if entry.verdict is not Verdict.INCOMPLETE:
+            yield entry.verdict
+        elif entry.stands in FOUND and stood not in FOUND:
+            yield entry.stands
+        stood = entry.stands
 
 
 @dataclass(slots=True)

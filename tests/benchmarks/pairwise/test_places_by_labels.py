@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clusterproof.plugins.suite.perf.pairs_planning import places_of
+from clusterproof.reports.formats.html import document
 from clusterproof.reports.topology import lines, section, topology
 from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, healthy
+from tests.reports.reported import result, run_of
 
 
 def spread() -> Words:
@@ -44,6 +48,11 @@ def test_the_report_says_where_nodes_stand() -> None:
     assert list(lines(report)) == ["topology    workers in 2 network nodes: 2 in nn-3a, 2 in nn-3b"]
     assert "<td>nn-3a</td>" in section(report)
     assert "<td>us-west-2a</td>" in section(report)
+
+
+def test_the_page_has_the_places_that_the_terminal_names() -> None:
+    facts = spread().facts()
+    assert "<td>nn-3a</td>" in document(replace(run_of([result("gpu.ecc", name) for name in NAMES]), facts=facts))
 
 
 def test_where_no_label_is_set_the_report_says_nothing() -> None:

@@ -15,7 +15,9 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.file import DEMO
+from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.past import read_past
+from clusterproof.reports.history.store import write_run
 from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.history.kept import DAMAGED, NAMES
@@ -261,3 +263,18 @@ def test_a_long_nodeset_in_a_table_has_whole_ranges_and_closed_brackets() -> Non
     nodes = fold(f"gpu{number:03d}" for number in range(0, 200, 2))
     _, row = Table(("nodes", "checks"), ((nodes, "gpu.no_xid"),)).lines()
     assert re.fullmatch(r"gpu\[[0-9,]+\] and \d+ more +gpu\.no_xid", row)
+
+
+def test_the_name_of_a_cluster_in_a_colleagues_file_steers_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "history.sqlite"
+    for number in range(13):
+        write_run(file, PastRun(f"c{number}\x1b[2J", 1_772_000_000.0, 1_772_000_060.0), [])
+    assert main(["history", f"--history={file}"]) == 0
+    assert main(["history", f"--history={file}", "--cluster=other"]) == 4
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "of 13 clusters; --cluster NAME shows another: c11\\x1b[2J, c10" in said.out
+    assert "c5\\x1b[2J, c4\\x1b[2J, and 4 more\n" in said.out
+    assert "c6\\x1b[2J, c5\\x1b[2J, and 5 more\n" in said.err

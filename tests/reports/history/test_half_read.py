@@ -9,10 +9,11 @@ import pytest
 
 from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.trend import counts, trend_section
+from clusterproof.reports.document.trend import MAX_RUNS, counts, trend_section
 from clusterproof.reports.history import Standing
 from clusterproof.reports.history.changes import between, headline, marked, since_last
-from clusterproof.reports.history.past import read_before
+from clusterproof.reports.history.past import read_before, read_past
+from clusterproof.reports.history.trends import flaps
 from clusterproof.reports.history.words import page
 from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, past, result, unevaluated
 from tests.reports.reported import run_of
@@ -85,6 +86,7 @@ def test_a_concern_beside_a_gap_is_new_on_the_terminal_and_in_the_history(first:
         ([FAIL, None, PASS], "gone"),
         ([INCOMPLETE, FAIL], "new"),
         ([FAIL, PASS, None], ""),
+        ([FAIL, *[INCOMPLETE] * MAX_RUNS], f"for {MAX_RUNS} runs"),
     ],
 )
 def test_a_finding_that_the_last_run_did_not_measure_is_not_gone_on_the_page(
@@ -92,9 +94,18 @@ def test_a_finding_that_the_last_run_did_not_measure_is_not_gone_on_the_page(
 ) -> None:
     for verdict in verdicts:
         add(file, result("gpu002", PASS), *([result("gpu001", verdict)] if verdict else []))
-    section = trend_section(run_of([result("gpu001", PASS)], past=past(file)))
+    section = trend_section(run_of([result("gpu001", PASS)], past=read_past(file, "small", MAX_RUNS)))
     assert section
     assert f'<td class="state">{state}</td>' in section.html
+
+
+def test_a_concern_beside_a_gap_comes_and_goes_like_any_other(file: Path) -> None:
+    for each in (HALF_READ, result("gpu001", INCOMPLETE), result("gpu001", PASS), HALF_READ):
+        add(file, each)
+    section = trend_section(run_of([result("gpu001", PASS)], past=past(file)))
+    assert section
+    assert '<td class="state">new</td>' in section.html
+    assert [(flap.came, flap.looked) for flap in flaps(past(file))] == [(2, 3)]
 
 
 def found(*verdicts: Verdict) -> list[Result]:

@@ -15,7 +15,7 @@ def slowdown_text(finding: PairFault) -> str:
     The confidence is omitted if it is uncertain which node is slow.
     """
     if finding.estimate is None:
-        return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
+        return f"{finding.failures or 'none'} of {number_of(finding.attempts, 'measurement')} failed"
     estimate = finding.estimate
     is_sure = estimate.confidence and finding.kind is not Kind.INCONCLUSIVE
     sure = f", {min(estimate.confidence, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
