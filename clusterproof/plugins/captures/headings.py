@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from clusterproof.plugins.captures import NoCaptureError, prefix
+from clusterproof.plugins.captures import NoCaptureError, are_of_nodes, prefix
 from clusterproof.plugins.captures.text import command_in, is_raw
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.kubernetes.parse import MAX_BEFORE
@@ -31,8 +31,6 @@ _OF_PEOPLE = (  # what people print there: `=== gpu001 ===`, `gpu001`, `gpu001:`
     re.compile(rf"(?:={{2,80}}|-{{2,80}}|#{{1,80}}|\*{{2,80}}|>{{2,80}}) ({_NAME}):?(?: ?[=#*<-]{{1,80}})?", re.ASCII),
     re.compile(rf"({_NAME}):?", re.ASCII),
 )
-_FROM_ZERO = re.compile(r"[A-Za-z]{1,40}[_-]?0")  # what is counted like this are devices
-_NUMBER = re.compile(r"[0-9]+")
 _UNREACHED = re.compile(r"(?=[^:]*\d)[A-Za-z0-9][\w.-]{0,63}: (?:ssh|kex_exchange_identification): .*", re.ASCII)
 
 
@@ -74,9 +72,7 @@ def under_titles(lines: Sequence[str]) -> dict[str, list[str]]:
 def under_those_of_people(lines: Sequence[str], least: int) -> dict[str, list[str]]:
     """The text below each name that people have printed, if at least so many names differ only in numbers."""
     by_node = _below(lines, _OF_PEOPLE)
-    are_alike = len({_NUMBER.sub("0", name) for name in by_node}) == 1
-    is_of_nodes = are_alike and len(by_node) >= least and not any(map(_FROM_ZERO.fullmatch, by_node))
-    return by_node if is_of_nodes else {}
+    return by_node if are_of_nodes(by_node, least) else {}
 
 
 def _below(lines: Sequence[str], forms: Iterable[re.Pattern[str]]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.captures import Layout, NoCaptureError, node_name, stem
+from clusterproof.plugins.captures import OF_DEVICE, Layout, NoCaptureError, node_name, stem
 from clusterproof.plugins.captures.headings import (
     MAX_PARTS,
     OF_TOOL,
@@ -43,7 +43,6 @@ HEAD_BYTES = 256 * 1024  # the part of a file that shows whether it contains sev
 MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files with several nodes, unpacked: they are kept until their nodes are read
 
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
-_OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
 
 
 def has_text(text: str) -> bool:
@@ -114,7 +113,7 @@ class Reader:
         known_texts = set(filter(self.is_known, {text for texts in by_node.values() for text in texts}))
         known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
         is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
-        if not known or all(map(_OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
+        if not known or all(map(OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
             return self._of_slurm(lines, file_name) if self.is_alone else {}
         return by_node
 
