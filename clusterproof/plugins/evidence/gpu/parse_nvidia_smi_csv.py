@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import MAX_PROCESSES, address, error, integer, process
@@ -39,9 +39,10 @@ def _recognises(text: str) -> bool:
 
 
 def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Each line below a line of column names, as what stands in each column."""
-    columns: list[str] = []
-    for line in text.split("\n")[:_MAX_ROWS]:
+    """Each line below a line of column names, as what stands in each column; of very many, the last ones."""
+    lines = text.rstrip("\n").split("\n")
+    columns = (_first_columns(text) or []) if len(lines) > _MAX_ROWS else []
+    for line in lines[-_MAX_ROWS:]:
         named = _columns(line)
         if named:
             columns = named
@@ -124,12 +125,20 @@ def _first_columns(text: str) -> list[str] | None:
     return next((names for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if (names := _columns(line))), None)
 
 
+def _unclear(text: str) -> Sequence[str]:
+    """A line on the rows of a loop that are too many to be read."""
+    count = text.rstrip("\n").count("\n") + 1
+    return [f"{_NAME}: {count:,} lines, of which the last {_MAX_ROWS:,} were read"] if count > _MAX_ROWS else []
+
+
+_NAME = "nvidia-smi --query-gpu"
 FORMS = (
     Form(
-        name="nvidia-smi --query-gpu",
+        name=_NAME,
         recognises=_recognises,
         read=_read,
         rank=70,
         begins=lambda line: _columns(line) is not None,
+        unclear=_unclear,
     ),
 )
