@@ -19,6 +19,11 @@ _OURS = re.compile(
     r"fan|module|gom|accounting|driver_model|encoder|platform|gsp|c2c|protected_memory)\..*)"
 )
 _NEIGHBOURS = frozenset({"index", "name", "timestamp", "count", "pid", "process_name", "serial", "hostname"})
+_IDENTITY = {
+    "timestamp": re.compile(r"\d{4}/.{1,40}"),
+    "index": re.compile(r"\d{1,3}"),
+    **dict.fromkeys(("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id"), re.compile(r"\S{1,100}")),
+}
 _LOOKED_AT = 20  # lines in which the column names are looked for
 
 
@@ -51,7 +56,15 @@ def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
         if columns and any(cells):
             if len(cells) < len(columns):
                 cells = cells[:-1]  # the line is cut short, and so may be its last word
-            yield columns, dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
+            row = dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
+            if "pid" in columns or (len(cells) <= len(columns) and _is_of_gpu(row)):
+                yield columns, row
+
+
+def _is_of_gpu(row: Mapping[str, str]) -> bool:
+    """Whether a line has what identifies a GPU in its form, or an error there: not a line of another output."""
+    cells = ((form, row.get(name, "")) for name, form in _IDENTITY.items())
+    return all(not cell or cell.startswith("[") or error(cell) or form.fullmatch(cell) for form, cell in cells)
 
 
 def _read(text: str) -> Mapping[str, object]:
