@@ -14,7 +14,8 @@ import pytest
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures import NoCaptureError, several, text
 from clusterproof.plugins.captures.collection import read_capture
-from clusterproof.plugins.captures.several import HEAD_BYTES, MAX_PARTS, Reader
+from clusterproof.plugins.captures.headings import MAX_PARTS
+from clusterproof.plugins.captures.several import HEAD_BYTES, Reader
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve

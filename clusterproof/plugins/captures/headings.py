@@ -78,7 +78,7 @@ def under_those_of_people(lines: Sequence[str], least: int) -> dict[str, list[st
 def _below(lines: Sequence[str], forms: Iterable[re.Pattern[str]]) -> dict[str, list[str]]:
     """The text below each title of one form; above the first are only commands, and messages of the tool."""
     for form in forms:
-        titles = [(index, title[1]) for index, line in enumerate(lines) if (title := form.fullmatch(line))]
+        titles = [(index, match[1]) for index, line in enumerate(lines) if (match := form.fullmatch(line))]
         before = [line for line in lines[: titles[0][0]] if line and command_in(line) is None] if titles else []
         if not titles or not all(map(_is_of_tool, before)):
             continue
