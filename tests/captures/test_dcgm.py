@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures.captured import evaluated, written
+from tests.captures.captured import evaluated, output_of, written
 from tests.testbed.outputs import dcgm_table
 
 
@@ -178,3 +178,14 @@ def test_a_link_that_is_down_is_called_as_the_grid_counts_it(states: str, link: 
 def test_links_alone_do_not_prove_that_a_gpu_answers(states: str, tmp_path: Path) -> None:
     by_check = evaluated(written(tmp_path, links=links(states, states)) / "links")
     assert by_check["gpu.gpu_answers"].verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize("named", [{"gpu_ids": "3"}, {}])  # without a GPU: a test of the deployment
+def test_json_of_dcgm_2_says_why_in_one_text(named: dict[str, str]) -> None:
+    result = {**named, "status": "Fail", "warnings": "DBE on GPU 3"}
+    tests = [{"name": "memory", "results": [result]}]
+    (log,) = output_of(json.dumps({"DCGM GPU Diagnostic": {"test_categories": [{"tests": tests}]}}))["dcgm_diag"][
+        "logs"
+    ]
+    (failed,) = log["tests"][0]["results"]
+    assert [message["text"] for message in failed["messages"]] == ["DBE on GPU 3"]

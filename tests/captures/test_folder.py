@@ -59,13 +59,34 @@ def test_a_folder_for_each_node(tmp_path: Path) -> None:
         ),
         (["dmesg.txt", "nvidia-smi-q.txt", "h100.lspci"], {"cap": ["dmesg.txt", "h100.lspci", "nvidia-smi-q.txt"]}),
         (["everything.txt"], {"cap": ["everything.txt"]}),
+        (["dmesg_gpu001.txt", "dmesg_gpu002.txt"], {"gpu001": ["dmesg_gpu001.txt"], "gpu002": ["dmesg_gpu002.txt"]}),
+        (
+            ["dmesg-ip-10-0-0-1.log", "nvidia-smi-q-ip-10-0-0-1.log", "nvidia-smi-q-x_ip-10-0-0-2.xml"],
+            {
+                "ip-10-0-0-1": ["dmesg-ip-10-0-0-1.log", "nvidia-smi-q-ip-10-0-0-1.log"],
+                "ip-10-0-0-2": ["nvidia-smi-q-x_ip-10-0-0-2.xml"],
+            },
+        ),
+        (
+            ["nvidia-smi-q-gpu0.txt", "nvidia-smi-q-gpu1.txt"],
+            {"cap": ["nvidia-smi-q-gpu0.txt", "nvidia-smi-q-gpu1.txt"]},
+        ),
+        (["ethtool-eth1.txt", "ethtool-eth2.txt"], {"cap": ["ethtool-eth1.txt", "ethtool-eth2.txt"]}),
+        (["dmesg-boot1.txt", "dmesg-boot2.txt"], {"cap": ["dmesg-boot1.txt", "dmesg-boot2.txt"]}),
+        (["dmesg.txt", "nccl-gpu1.log", "nccl-gpu2.log"], {"cap": ["dmesg.txt", "nccl-gpu1.log", "nccl-gpu2.log"]}),
     ],
 )
-def test_files_side_by_side_are_of_the_nodes_that_all_their_names_begin_with_or_of_one(
+def test_files_side_by_side_are_of_the_nodes_that_all_their_names_have_or_of_one(
     tmp_path: Path, files: list[str], expected: dict[str, list[str]]
 ) -> None:
     written(tmp_path / "cap", *files)
     assert nodes(tmp_path / "cap") == expected
+
+
+def test_a_file_beside_those_of_several_nodes_that_has_no_output_makes_them_no_single_node(tmp_path: Path) -> None:
+    written(tmp_path, "gpu001.dmesg", "gpu002.dmesg", "notes.txt")
+    assert nodes(tmp_path) == {"gpu001": ["gpu001.dmesg"], "gpu002": ["gpu002.dmesg"]}
+    assert layout(tmp_path).strays == ("notes.txt lies beside the nodes' files, and is of none of them",)
 
 
 @pytest.mark.parametrize(

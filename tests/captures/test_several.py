@@ -14,7 +14,8 @@ import pytest
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures import NoCaptureError, several, text
 from clusterproof.plugins.captures.collection import read_capture
-from clusterproof.plugins.captures.several import HEAD_BYTES, MAX_PARTS, Reader
+from clusterproof.plugins.captures.headings import MAX_PARTS
+from clusterproof.plugins.captures.several import HEAD_BYTES, Reader
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
@@ -30,6 +31,15 @@ SILENT = {"gpu3": INCOMPLETE, "gpu4": INCOMPLETE}
 def grouped(*groups: tuple[str, str], rule: str = "-" * 15) -> str:
     """The format of `clush -b`; dshbak's rule is one hyphen longer."""
     return "".join(f"{rule}\n{names}\n{rule}\n{output}" for names, output in groups)
+
+
+def titled(title: str, *outputs: tuple[str, str]) -> str:
+    """The format of ansible and others: a line with the node's name above each output."""
+    return "".join(f"{title.format(name)}\n{output}" for name, output in outputs)
+
+
+ANSIBLE = "{} | CHANGED | rc=0 >>"
+UNREACHABLE = 'gpu3 | UNREACHABLE! => {\n    "changed": false,\n    "msg": "Timed out",\n    "unreachable": true\n}\n'
 
 
 def beside(*outputs: tuple[str, str]) -> str:
@@ -78,6 +88,33 @@ def test_a_file_of_several_nodes_is_of_each(
 ) -> None:
     (tmp_path / "all.txt").write_bytes("".join(f"{before}{line}{end}" for line in text.splitlines()).encode())
     assert xids(tmp_path / "all.txt") == expected
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        ANSIBLE,
+        "{} | FAILED | rc=2 >>",
+        "[1] 10:14:32 [SUCCESS] {}",
+        "[1] 10:14:32 [FAILURE] root@{}:22 Exited with error code 1",
+        "==> {}.txt <==",
+        "==> out/{}/dmesg <==",
+        "=== {} ===",
+        "---- {}",
+        "# {}",
+        "{}",
+        "{}:",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "[root@head ~]# for h in gpu1 gpu2; do ssh $h dmesg; done\n"])
+def test_a_file_with_a_title_above_each_nodes_output_is_of_each(title: str, before: str, tmp_path: Path) -> None:
+    text = before + titled(title, ("gpu1", ILL), ("gpu2", WELL))
+    assert xids(written(tmp_path, all=text) / "all") == {"gpu1": FAIL, "gpu2": PASS}
+
+
+def test_a_node_that_ansible_did_not_reach_has_no_evidence(tmp_path: Path) -> None:
+    text = titled(ANSIBLE, ("gpu1", ILL)) + UNREACHABLE
+    assert xids(written(tmp_path, all=text) / "all") == {"gpu1": FAIL, "gpu3": INCOMPLETE}
 
 
 def test_words_before_the_first_names_are_of_no_node(tmp_path: Path) -> None:
@@ -159,6 +196,11 @@ def test_a_file_of_several_nodes_that_is_too_long_is_refused_and_not_cut(
         "MemTotal: 5 kB\nDirectMap4k: 5 kB\n",
         grouped(("Summary", "x"), ("gpu[1-99999999]", "x")),
         grouped(("gpu1", "no such command\n"), ("gpu2", "no such command\n")),
+        WELL + titled(ANSIBLE, ("gpu9", ILL)),
+        titled("=== {} ===", ("gpu0", WELL), ("gpu1", WELL)),
+        titled("=== {} ===", ("mlx5_1", WELL), ("mlx5_2", WELL)),
+        titled("=== {} ===", ("before", WELL), ("after2", WELL)),
+        f"loop1\nloop2\n{WELL}",
     ],
 )
 def test_what_only_looks_like_names_of_nodes_makes_none(text: str, tmp_path: Path) -> None:

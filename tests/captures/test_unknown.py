@@ -9,7 +9,8 @@ import pytest
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect
-from tests.captures.captured import of_file, written
+from tests.builders.samples import sample
+from tests.captures.captured import XID, of_file, written
 from tests.faults.captured_fault import evaluated
 
 SESSION = """\
@@ -112,6 +113,32 @@ def test_what_a_job_logs_of_neuron_is_no_output_of_neuron_ls(output: str) -> Non
 
 def test_neuron_ls_says_why_it_fails_below_another_line() -> None:
     assert "neuron_ls" in read_text(f"step 1\nFATA[0000] Failed to discover neuron devices  error={NO_DRIVER}\n")[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[   {0}.000000] {1}",
+        "[   {0}.000000][    T1] {1}",
+        "[Tue Dec  1 10:00:{0} 2026] {1}",
+        "kern  :err   : [   {0}.000000] {1}",
+        "2026-12-01T10:00:{0},123456+00:00 {1}",
+        "Dec 01 10:00:{0} gpu001 kernel: {1}",
+        "2026-12-01T10:00:{0}+0000 gpu001 kernel: {1}",
+    ],
+)
+def test_a_kernel_log_below_a_long_output_is_read_or_named(line: str) -> None:
+    log = "".join(line.format(number, f"{XID} {number}") + "\n" for number in range(10, 40))
+    smi = sample("nvidia-smi-q/gpud-h100x8-535.183.txt").text
+    assert unknown(smi + log) == [
+        "dmesg: not read below another output; expected its command above it, or a file of its own"
+    ]
+    assert unknown(f"{smi}$ dmesg\n{log}") == unknown(smi) == []
+
+
+def test_what_ucx_logs_is_no_kernel_log() -> None:
+    log = "".join(f"[16987654{number}.123456] [gpu001:77 :0] ucp_context.c:99 UCX WARN x\n" for number in range(10, 40))
+    assert unknown(sample("nvidia-smi-q/gpud-h100x8-535.183.txt").text + log) == []
 
 
 def test_an_error_hides_no_answer_of_another_tool() -> None:

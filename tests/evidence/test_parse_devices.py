@@ -67,7 +67,7 @@ def test_a_gpu_whose_modules_lspci_names_and_no_driver_is_held_by_none() -> None
     )
     assert held
     results = evaluated({"lspci.txt": capture[: held.start(1)] + capture[held.end(1) :]})
-    expect(results["host.device_drivers"], Verdict.FAIL, "0000:19:00.0: no driver holds an NVIDIA GPU; expected one")
+    expect(results["host.device_drivers"], Verdict.FAIL, "0000:19:00.0: no driver holds an NVIDIA GPU (10de:2330)")
 
 
 @pytest.mark.long
@@ -90,10 +90,27 @@ def test_without_numbers_an_efa_device_is_known_by_its_name() -> None:
     assert collected["pci"]["devices"][0]["device"] == "efa"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "00:1d.0 Ethernet controller: Amazon.com, Inc. Device efa2\n00:1e.0 Ethernet controller: Intel Device 1521\n",
+        "Slot:\t00:1d.0\nClass:\tEthernet controller\nVendor:\tAmazon.com, Inc.\nDevice:\tDevice efa2\nRev:\t01\n",
+        "-[0000:00]-+-00.0  Intel Corporation Device 1237\n           \\-1d.0  Amazon.com, Inc. Device efa2\n",
+    ],
+)
+def test_an_efa_device_that_is_newer_than_the_machines_list_of_names_is_known_by_its_number(text: str) -> None:
+    (form,) = [form for form in pci.FORMS if form.recognises(text)]
+    collected: Any = form.read(text)
+    assert [device["device"] for device in collected["pci"]["devices"]] == ["efa2"]
+
+
 def test_neuron_devices_on_the_bus_are_counted() -> None:
-    text = "a0:1b.0 System peripheral: Amazon.com, Inc. NeuronDevice\na0:1c.0 0880: 1d0f:7164\n"
+    text = (
+        "a0:1b.0 System peripheral: Amazon.com, Inc. NeuronDevice\na0:1c.0 0880: 1d0f:7164\n"
+        "a0:1d.0 System peripheral: Amazon.com, Inc. Device 7364 (rev 01)\n"
+    )
     collected: Any = pci.read_lspci(text)
-    assert collected["neuron"] == {"on_bus": 2}
+    assert collected["neuron"] == {"on_bus": 3}
     assert collected["pci"] == {"devices": []}
 
 

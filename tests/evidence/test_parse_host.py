@@ -248,6 +248,12 @@ def test_the_identity_document_gives_the_type_and_not_the_account() -> None:
     }
 
 
+def test_nvme_list_shows_a_namespace_whose_number_has_hexadecimal_digits() -> None:
+    row = "/dev/nvme1n10  /dev/ng1n10  S1  Micron 7450  0xa   3.84  TB /   3.84  TB    512   B +  0 B   E2MU200\n"
+    nvme: Any = storage.read_nvme_list(row)
+    assert [controller["disks"] for controller in nvme["nvme"]["controllers"]] == [[{"name": "nvme1n10"}]]
+
+
 def test_nvme_list_shows_disks_and_edac_errors() -> None:
     row = (
         "/dev/nvme1n1     AWS1234     Amazon EC2 NVMe Instance Storage   1   3.84  TB /   3.84  TB    512   B +  0 B\n"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_system as system
@@ -78,6 +79,11 @@ def test_systemctl_status_shows_the_services_that_matter() -> None:
         ("● foo.service loaded failed failed Foo\n\n1 loaded units listed.\n", ["foo.service"]),
         ("● docker.socket loaded failed failed Docker\n\n1 loaded units listed.\n", ["docker.socket"]),
         ("\n0 loaded units listed.\n", []),
+        (
+            "● nvidia-fabric…ger.service loaded failed failed NVIDIA\n\n1 loaded units listed.\n",
+            ["nvidia-fabric…ger.service"],
+        ),
+        (f"● foo.service{' ' * 150}loaded failed failed Foo\n\n1 loaded units listed.\n", ["foo.service"]),
     ],
 )
 def test_systemctl_failed_lists_what_failed(rows: str, failed: list[str]) -> None:
@@ -85,6 +91,16 @@ def test_systemctl_failed_lists_what_failed(rows: str, failed: list[str]) -> Non
     collected: Any = system.read_list(text)
     assert system.is_list(text)
     assert collected["services"]["failed"] == failed
+
+
+@pytest.mark.parametrize("failed", [[], ["bar.service"]])
+def test_that_no_unit_has_failed_is_not_known_from_a_list_with_units_that_are_not_understood(failed: list[str]) -> None:
+    rows = "".join(f"● {unit} loaded failed failed Bar\n" for unit in failed)
+    count = len(failed) + 1
+    text = f"  UNIT LOAD ACTIVE SUB DESCRIPTION\nâ— foo.service loaded failed failed Foo\n{rows}\n"
+    values, problems = read_text(f"{text}{count} loaded units listed.\n")
+    assert problems == [f"systemctl: 1 of {count} units are not understood"]
+    assert values["services"] == ({"failed": failed} if failed else {})
 
 
 def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:

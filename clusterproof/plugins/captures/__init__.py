@@ -30,6 +30,11 @@ _OUTPUTS = re.compile(
 _ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _KIND = re.compile(r"\.(?:txt|log|csv|xml|json|out|gz)$", re.IGNORECASE)
 _SEPARATORS = "._-"
+_OPTION = re.compile(r"(?:[qxselmnvtkahrpi]|nn|vvv?|all|out(?:put)?)(?=[._-]|$)", re.IGNORECASE)  # of the command
+_OF_NODE = re.compile(r"(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z])[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
+OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|en[ops]\w+|rdmap\d+s\d+")
+_OF_RUN = re.compile(r"(?:run|test|boot|day|try|part|step|pass|iter|round|v|t)[_-]?\d+", re.IGNORECASE)
+_FROM_ZERO = re.compile(r"[A-Za-z]{1,40}[_-]?0")  # what is counted like this are devices
 
 
 class NoCaptureError(ClusterproofError, ValueError):
@@ -89,7 +94,7 @@ def _of_folder(root: Path, shows: Shows) -> Layout:
             for name in names:
                 shared.setdefault(name, []).append(file)
     if not groups:
-        groups = _by_prefix(files, root)
+        groups = _by_name(files, root, strays)
     else:
         strays += _join(groups, files)
     if not groups and not shared:
@@ -123,18 +128,30 @@ def _folders(
     return groups, missing
 
 
-def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:
-    """Files in one folder: all of one node, or each prefixed with its node's name."""
+def _by_name(files: Iterable[Path], root: Path, strays: list[str]) -> dict[str, list[Path]]:
+    """Files in one folder: all of one node, or each with its node's name before or behind that of the output."""
     files = list(files)
-    prefixes = [prefix(file.name) for file in files]
     if not files:
         return {}
-    if not all(prefixes):
-        return {root.resolve().name: files}
+    names = [prefix(file.name) for file in files]
+    if not all(names):
+        names = [prefix(file.name) or _suffix(file.name) for file in files]
+        rest = [file.name for file, name in zip(files, names, strict=True) if not name]
+        if not are_of_nodes(filter(None, names)) or any(map(_OUTPUTS.match, rest)):
+            return {root.resolve().name: files}
+        strays += (f"{name} lies beside the nodes' files, and is of none of them" for name in rest)
     groups: dict[str, list[Path]] = {}
-    for file, name in zip(files, prefixes, strict=True):
-        groups.setdefault(name, []).append(file)
+    for file, name in zip(files, names, strict=True):
+        if name:
+            groups.setdefault(name, []).append(file)
     return groups
+
+
+def are_of_nodes(names: Iterable[str], least: int = 2) -> bool:
+    """Whether these, of which there are at least so many, differ only in numbers, and are not counted from 0."""
+    names = set(names)
+    is_alike = len({_NUMBER.sub("0", name) for name in names}) == 1
+    return is_alike and len(names) >= least and not any(map(_FROM_ZERO.fullmatch, names))
 
 
 def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
@@ -164,6 +181,19 @@ def prefix(name: str) -> str:
         return name[:output].rstrip(_SEPARATORS)
     first = re.split(r"[._]", name, maxsplit=1)[0]
     return first if any(char.isdecimal() for char in first) else ""
+
+
+def _suffix(name: str) -> str:
+    """The node's name behind that of the output and its options (`dmesg_gpu001.txt`); empty if there is none."""
+    while (shorter := _KIND.sub("", name)) != name:
+        name = shorter
+    word, at = _OUTPUTS.match(name), 0
+    while word:
+        at = word.end() + 1
+        word = _OUTPUTS.match(name, at) or _OPTION.match(name, at)
+    rest = name[at:] if at else ""
+    is_other = OF_DEVICE.fullmatch(rest) or _OF_RUN.fullmatch(rest)
+    return rest if _OF_NODE.fullmatch(rest) and not is_other else ""
 
 
 def stem(name: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from clusterproof.plugins.captures.text import Piece, pieces, undecorated
 from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
+from clusterproof.plugins.evidence.kernel_log.line import ISO_DAY, SYSLOG_TIME, WORD
 from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form, count_one
 from clusterproof.plugins.evidence.slurm import parse as slurm
 
@@ -20,6 +23,15 @@ NOTHING = ""  # collector for outputs that are understood but provide no fact, s
 MAX_TYPED = 80  # characters of a command that are shown
 _OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
 _OF_SLURM = frozenset(form.name for form in slurm.FORMS)
+# Lines of the kernel, as dmesg and journalctl -k print them; UCX's have a time since 1970 between the brackets.
+_OF_KERNEL = re.compile(
+    r"^(?:(?:<\d>|kern {0,4}: ?\w{1,8} {0,4}: )?"
+    rf"\[(?: {{0,12}}\d{{1,8}}\.\d{{6}}|{WORD} {SYSLOG_TIME} \d{{4}})\][ \[]"
+    rf"|{ISO_DAY}T\d\d:\d\d:\d\d,\d{{6}}[+-]\d\d:\d\d "
+    rf"|(?:{SYSLOG_TIME}|{ISO_DAY}T\S{{8,32}}) \S{{1,255}} kernel: )",
+    re.MULTILINE,
+)
+_MIN_OF_KERNEL = 3  # lines below another output by which a log is known
 _BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # its first line, and where to look for it
 
 
@@ -141,7 +153,7 @@ def _of_piece(
 ) -> tuple[list[CollectorPart], list[str]]:
     """The contents of a piece, and its problems."""
     parts: list[CollectorPart] = []
-    problems: list[str] = []
+    problems = _unread_log(text, forms)
     whole = _Whole(text)
     for form in forms:
         try:
@@ -163,6 +175,14 @@ def _of_piece(
             parts += [CollectorPart(collector, form.rank, value) for collector, value in collectors.items()]
             parts += [] if collectors else [CollectorPart(NOTHING, form.rank, None)]
     return parts, problems
+
+
+def _unread_log(text: str, forms: Sequence[Form]) -> list[str]:
+    """A line on the kernel's log that stands below another output, where a process's name may imitate one."""
+    count = sum(1 for _ in islice(_OF_KERNEL.finditer(text), _MIN_OF_KERNEL))
+    if count < _MIN_OF_KERNEL or any(form.recognises(text[:MAX_HEAD]) for form in forms if form.name in _OF_LOGS):
+        return []
+    return ["dmesg: not read below another output; expected its command above it, or a file of its own"]
 
 
 def first_line(text: str) -> str:

@@ -1,14 +1,22 @@
-"""Files with outputs of several nodes: from pdsh, clush and dshbak, and listings of kubectl and Slurm."""
+"""Files with outputs of several nodes: from pdsh, clush, ansible and others, and listings of kubectl and Slurm."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.captures import Layout, NoCaptureError, node_name, stem
+from clusterproof.plugins.captures import OF_DEVICE, Layout, NoCaptureError, node_name, stem
+from clusterproof.plugins.captures.headings import (
+    MAX_PARTS,
+    OF_TOOL,
+    unanswered,
+    under_headings,
+    under_those_of_people,
+    under_titles,
+)
 from clusterproof.plugins.captures.text import (
     DIVIDER,
     MAX_BYTES,
@@ -16,7 +24,6 @@ from clusterproof.plugins.captures.text import (
     decoded,
     flush,
     is_archive,
-    is_raw,
     most_bytes,
     pieces,
     plain,
@@ -25,26 +32,17 @@ from clusterproof.plugins.captures.text import (
 )
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
 from clusterproof.plugins.evidence.slurm import parse as slurm
-from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_BEFORE, MAX_NODES, nodes_in
+from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_NODES, nodes_in
 from clusterproof.plugins.kubernetes.parse_get import LISTED, listed_in
 
 HEAD_BYTES = 256 * 1024  # the part of a file that shows whether it contains several nodes
 MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files with several nodes, unpacked: they are kept until their nodes are read
-MAX_PARTS = 100_000  # outputs of single nodes in one file
 
-_HEADING = re.compile(r"-{15,80}")  # lines above and below node names
-_NODES = re.compile(r"([A-Za-z0-9@][\w.,@\[\]-]{0,200000})(?: \(\d{1,6}\))?", re.ASCII)
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
-_OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
-# Messages of the tool itself, some about nodes: `clush: gpu[3-4] (2): command timeout`; and why ssh did not reach one.
-_OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): (?P<about>.*)", re.ASCII)
-_ABOUT = re.compile(r"(?P<nodes>(?=[^:]*\d)[A-Za-z0-9][\w.,\[\]-]{0,200000})(?: \(\d{1,6}\))?: .*", re.ASCII)
-_UNREACHED = re.compile(r"(?=[^:]*\d)[A-Za-z0-9][\w.-]{0,63}: (?:ssh|kex_exchange_identification): .*", re.ASCII)
 
 
 def has_text(text: str) -> bool:
@@ -105,17 +103,17 @@ class Reader:
         if described:
             own = stem(file_name)
             return described | ({own: [rest, DIVIDER, *described.get(own, ())]} if self.is_known(rest) else {})
-        by_node = _under_headings(lines)
+        by_node = under_headings(lines) or under_titles(lines)
         is_behind = not by_node
         if is_behind:
-            by_node = _behind_names(lines)
+            by_node = under_those_of_people(lines, 1 if is_cut else 2) or _behind_names(lines)
             if is_cut and len(by_node) == 1:
                 return by_node
-        by_node |= {name: [] for name in (_unanswered(lines) if by_node else ()) if name not in by_node}
+        by_node |= {name: [] for name in (unanswered(lines) if by_node else ()) if name not in by_node}
         known_texts = set(filter(self.is_known, {text for texts in by_node.values() for text in texts}))
         known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
         is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
-        if not known or all(map(_OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
+        if not known or all(map(OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
             return self._of_slurm(lines, file_name) if self.is_alone else {}
         return by_node
 
@@ -195,74 +193,12 @@ def _described(text: str) -> tuple[dict[str, list[str]], str]:
     return described, DIVIDER.join(rest)
 
 
-def _under_headings(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The text below each node name, in the format of `clush -b` and dshbak: names between lines of hyphens."""
-    by_node: dict[str, list[str]] = {}
-    parts = 0
-    for names, output in _groups(lines):
-        parts += len(names)
-        if parts > MAX_PARTS:
-            raise NoCaptureError(f"a file has more than {MAX_PARTS:,} outputs of nodes")
-        for name in names:
-            by_node.setdefault(name, []).append(output)
-    return by_node
-
-
-def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The names in each heading, and the text below. All headings use the same line, and some names have a number."""
-    headings = [index for index in range(len(lines) - 2) if _is_heading(lines, index)]
-    rule = next((lines[index] for index in headings if any(map(str.isdecimal, lines[index + 1]))), "")
-    headings = [index for index in headings if lines[index] == rule]
-    before = [line for line in lines[: headings[0]] if line and not _failed(line)] if headings else []
-    if not headings or len(before) > MAX_BEFORE or any(map(is_raw, before)):
-        return
-    names: tuple[str, ...] = ()
-    begins = 0
-    for index in headings:
-        if index >= begins:  # text between the lines of two headings is an output of one line
-            yield names, "".join(f"{line}\n" for line in lines[begins:index])
-            names, begins = _named(lines[index + 1]), index + 3
-    yield names, "\n".join(lines[begins:])
-
-
-def _failed(line: str) -> re.Match[str] | None:
-    """The nodes of which the tool says why they did not answer, or not well; else None."""
-    of_tool = _OF_TOOL.fullmatch(line)
-    return _ABOUT.fullmatch(of_tool["about"]) if of_tool else _UNREACHED.fullmatch(line) and _ABOUT.fullmatch(line)
-
-
-def _unanswered(lines: Iterable[str]) -> Iterator[str]:
-    """The nodes that the tool names in its messages. Raises NoCaptureError."""
-    parts = 0
-    for failed in filter(None, map(_failed, lines)):
-        names = _named(failed["nodes"])
-        parts += len(names)
-        if parts > MAX_PARTS:
-            raise NoCaptureError(f"a file has messages about more than {MAX_PARTS:,} nodes")
-        yield from names
-
-
-def _is_heading(lines: Sequence[str], index: int) -> bool:
-    rule = lines[index]
-    is_rule = rule.startswith("---") and rule == lines[index + 2] and _HEADING.fullmatch(rule)
-    return bool(is_rule and _NODES.fullmatch(lines[index + 1]))
-
-
-def _named(line: str) -> tuple[str, ...]:
-    """The nodes in a heading: `gpu[001-003] (3)`; the text itself if it names a group, or too many."""
-    names = line.partition(" ")[0]
-    try:
-        return expand(names)
-    except NodesetError:
-        return (names,)
-
-
 def _behind_names(lines: Iterable[str]) -> dict[str, list[str]]:
     """The text after each node's name, if each line has one; the driver's messages alone belong to no node."""
     by_node: dict[str, list[str]] = {}
     for line in filter(None, lines):
         match = _BEHIND_NAME.fullmatch(line)
-        if _OF_TOOL.match(line) or (not match and command_in(line) is not None):
+        if OF_TOOL.match(line) or (not match and command_in(line) is not None):
             continue
         if not match or DRIVERS.match(line) or DRIVERS.match(match[2] or "") or len(by_node) > MAX_NODES:
             return {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 import pytest
 
+from clusterproof.plugins.captures.collection import read_text
 from tests.captures.captured import first_gpu, gpus_in, output_of
 
 
@@ -27,6 +29,29 @@ def test_csv_is_read_by_its_column_names_whatever_their_order() -> None:
         "pcie_width_max": 16,
     }
     assert lost["lost"]["error"] == "RESET_REQUIRED"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard",
+        " 10:14:32 up 1 day,  3:04,  2 users,  load average: 0.08, 0.03, 0.01",
+        "Flags: fpu, vme, de",
+    ],
+)
+def test_a_line_of_another_output_below_the_csv_is_no_gpu(line: str) -> None:
+    values, _ = read_text(f"index, uuid, temperature.gpu\n0, GPU-a, 33\n1, [Unknown Error], 34\n{line}\n")
+    nvml: Any = values["nvml"]
+    assert [gpu["index"] for gpu in nvml["gpus"]] == [0, 1]
+
+
+def test_of_the_csv_of_a_loop_that_ran_for_long_the_last_lines_are_read_and_the_others_counted() -> None:
+    lines = ["timestamp, index, temperature.gpu", *["2026/12/01 10:00:00.000, 0, 30"] * 5_000]
+    lines.append("2026/12/01 17:00:00.000, 0, [GPU is lost]")
+    values, problems = read_text("\n".join(lines) + "\n")
+    nvml: Any = values["nvml"]
+    assert nvml["gpus"][-1]["lost"]["error"] == "GPU_IS_LOST"
+    assert problems == ["nvidia-smi --query-gpu: 5,002 lines, of which the last 4,096 were read"]
 
 
 def test_the_last_value_of_a_csv_line_that_is_cut_short_is_ignored() -> None:

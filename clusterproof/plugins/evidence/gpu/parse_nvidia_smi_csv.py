@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import MAX_PROCESSES, address, error, integer, process
@@ -19,6 +19,11 @@ _OURS = re.compile(
     r"fan|module|gom|accounting|driver_model|encoder|platform|gsp|c2c|protected_memory)\..*)"
 )
 _NEIGHBOURS = frozenset({"index", "name", "timestamp", "count", "pid", "process_name", "serial", "hostname"})
+_IDENTITY = {
+    "timestamp": re.compile(r"\d{4}/.{1,40}"),
+    "index": re.compile(r"\d{1,3}"),
+    **dict.fromkeys(("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id"), re.compile(r"\S{1,100}")),
+}
 _LOOKED_AT = 20  # lines in which the column names are looked for
 
 
@@ -39,9 +44,10 @@ def _recognises(text: str) -> bool:
 
 
 def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Each line below a line of column names, as what stands in each column."""
-    columns: list[str] = []
-    for line in text.split("\n")[:_MAX_ROWS]:
+    """Each line below a line of column names, as what stands in each column; of very many, the last ones."""
+    lines = text.rstrip("\n").split("\n")
+    columns = (_first_columns(text) or []) if len(lines) > _MAX_ROWS else []
+    for line in lines[-_MAX_ROWS:]:
         named = _columns(line)
         if named:
             columns = named
@@ -50,7 +56,15 @@ def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
         if columns and any(cells):
             if len(cells) < len(columns):
                 cells = cells[:-1]  # the line is cut short, and so may be its last word
-            yield columns, dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
+            row = dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
+            if "pid" in columns or (len(cells) <= len(columns) and _is_of_gpu(row)):
+                yield columns, row
+
+
+def _is_of_gpu(row: Mapping[str, str]) -> bool:
+    """Whether a line has what identifies a GPU in its form, or an error there: not a line of another output."""
+    cells = ((form, row.get(name, "")) for name, form in _IDENTITY.items())
+    return all(not cell or cell.startswith("[") or error(cell) or form.fullmatch(cell) for form, cell in cells)
 
 
 def _read(text: str) -> Mapping[str, object]:
@@ -124,12 +138,20 @@ def _first_columns(text: str) -> list[str] | None:
     return next((names for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if (names := _columns(line))), None)
 
 
+def _unclear(text: str) -> Sequence[str]:
+    """A line on the rows of a loop that are too many to be read."""
+    count = text.rstrip("\n").count("\n") + 1
+    return [f"{_NAME}: {count:,} lines, of which the last {_MAX_ROWS:,} were read"] if count > _MAX_ROWS else []
+
+
+_NAME = "nvidia-smi --query-gpu"
 FORMS = (
     Form(
-        name="nvidia-smi --query-gpu",
+        name=_NAME,
         recognises=_recognises,
         read=_read,
         rank=70,
         begins=lambda line: _columns(line) is not None,
+        unclear=_unclear,
     ),
 )

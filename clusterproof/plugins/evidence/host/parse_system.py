@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
@@ -17,15 +17,15 @@ KIB = 1024
 # systemctl
 
 _UNIT = r"([\w@.\\:-]{1,120})\.service"
-_UNITS = r"([\w@.\\:-]{1,120}\.(?:service|socket|timer|path|target|mount|automount|swap|scope|slice|device))"
+_UNITS = r"([\w@.\\:…-]{1,255}\.(?:service|socket|timer|path|target|mount|automount|swap|scope|slice|device))"
 _STATUS = re.compile(rf"^[●○×*x↻]? ?{_UNIT}(?: - .{{0,200}})?$", re.MULTILINE)
 _LOADED = re.compile(r"^\s{1,8}Loaded: ([\w-]{1,20})(?: \(([^()]{0,400})\))?", re.MULTILINE)
 _ACTIVE = re.compile(r"^\s{1,8}Active: ([\w-]{1,20})(?: \(([^()]{1,60})\))?", re.MULTILINE)
 _LISTED = re.compile(
-    rf"^[●○×* ]{{0,3}}{_UNITS}\s{{1,80}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
+    rf"^[●○×* ]{{0,3}}{_UNITS}[ \t]{{1,255}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
 )
 _COUNTED = re.compile(r"^(\d{1,6}) loaded units listed", re.MULTILINE)
-_HEADER = re.compile(r"^\s{0,4}UNIT\s{1,80}LOAD\s{1,20}ACTIVE\s{1,20}SUB\b", re.MULTILINE)
+_HEADER = re.compile(r"^\s{0,4}UNIT\s{1,255}LOAD\s{1,20}ACTIVE\s{1,20}SUB\b", re.MULTILINE)
 
 
 def is_status(text: str) -> bool:
@@ -57,7 +57,10 @@ def is_list(text: str) -> bool:
 
 
 def read_list(text: str) -> Mapping[str, object]:
-    """The failed units of the collector `services`, and the states of those that matter."""
+    """The failed units of the collector `services`, and the states of those that matter.
+
+    That none has failed is known only from a list whose units are all understood.
+    """
     rows = _LISTED.findall(text)
     failed = [unit for unit, _, active, _ in rows if active == "failed"]
     services = {
@@ -65,8 +68,15 @@ def read_list(text: str) -> Mapping[str, object]:
         for unit, load, active, sub in rows
         if (name := unit.removesuffix(".service")) in WANTED
     }
-    collected: dict[str, object] = {"failed": failed[:MAX_FAILED]}
+    collected: dict[str, object] = {"failed": failed[:MAX_FAILED]} if failed or not unclear_in_list(text) else {}
     return {"services": {**collected, "services": services} if services else collected}
+
+
+def unclear_in_list(text: str) -> Sequence[str]:
+    """A line on the units that were counted and are not understood."""
+    counted = _COUNTED.search(text)
+    missing = int(counted[1]) - len(_LISTED.findall(text)) if counted else 0
+    return [f"systemctl: {missing} of {counted[1]} units are not understood"] if counted and missing > 0 else []
 
 
 # Limits
@@ -259,7 +269,7 @@ _SETTINGS = {path: path.removeprefix("/proc/sys/").replace("/", ".") for path in
 
 FORMS = (
     Form("systemctl status", is_status, read_status),
-    Form("systemctl --failed", is_list, read_list, 45),
+    Form("systemctl --failed", is_list, read_list, 45, unclear=unclear_in_list),
     Form("ulimit -a", is_ulimit, read_ulimit),
     Form("/proc/PID/limits", is_proc_limits, read_proc_limits, 30),
     Form("ps", is_ps, read_ps),

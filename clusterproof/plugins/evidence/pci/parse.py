@@ -30,6 +30,7 @@ _LINK = re.compile(
     r"\s{1,40}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
 )
 _MODEL = re.compile(r"Mellanox Technologies (MT[\w ]{1,40}(?:\[[^\[\]]{1,60}\])?)")
+_NAMELESS = re.compile(r"(?:^| )Device ([0-9a-f]{4})(?= |$)")  # of a device that is newer than the machine's pci.ids
 _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
 _NUMA = re.compile(r"\s{1,40}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,40}Kernel driver in use: (\S{1,60})")
@@ -68,8 +69,8 @@ def _named(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _by_name(title: str) -> str:
-    """Amazon's relevant devices, without their generation; Mellanox's models by name."""
-    if match := _MODEL.match(title):
+    """Amazon's relevant devices, without their generation; Mellanox's models by name; others by number, if any."""
+    if match := _MODEL.match(title) or _NAMELESS.search(title):
         return match[1]
     return "efa" if EFA in title else NEURON if NEURON in title else ""
 

@@ -253,6 +253,7 @@ def _result(entry: Mapping[str, Any]) -> dict[str, Any]:
     named = [entry[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in entry and entry[key] != NO_GPU]
     entity, kind = named[0] if named else "", entry.get("entity_group", "GPU")
     warnings = entry.get("warnings")
+    warnings = [warnings] if isinstance(warnings, str) and warnings else warnings  # before DCGM 3.3
     word = short(entry.get("status")).strip().lower().replace("_", " ")
     return {
         "gpu": gpus_in(entity) if kind == "GPU" else short(f"{kind} {entity}"),
