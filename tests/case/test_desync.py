@@ -64,3 +64,81 @@ def test_a_gpu_that_its_node_says_is_broken_may_have_led_there(log: str, cause: 
 
 def test_where_all_wait_for_another_collective_before_it_is_no_cause(tmp_path: Path) -> None:
     assert desync(tmp_path, {}, ended=0).verdict.cause == "unknown"
+
+
+RAS = """Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      2          4            1          8        8
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         2         4         8         8   RUNNING  MISMATCH
+    1         4         2         1         2         8   RUNNING  MISMATCH
+
+Errors
+======
+
+{errors}
+Warnings
+========
+
+#0-0 (78db921d1c117b4a) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+{counts}
+#1-2 (27a079b828ff1a75) MISMATCH
+  Communicator ranks have different collective operation counts
+  Rank 1 has launched up to operation 9 -- GPU 1 managed by process 12 on node gpu001
+  Rank 0 has launched up to operation 900 -- GPU 0 managed by process 11 on node gpu002
+"""
+ONE_BEHIND = """  7 ranks have launched up to operation 64
+  Rank 7 has launched up to operation 60 -- GPU 3 managed by process 1650386 on node gpu002
+"""
+TWO_BEHIND = """  6 ranks have launched up to operation 64
+  2 ranks have launched up to operation 60
+  Rank 6 -- GPU 2 managed by process 1650385 on node gpu002
+  Rank 7 -- GPU 3 managed by process 1650386 on node gpu002
+"""
+NONE_BEHIND = """  7 ranks have launched up to operation 64
+  Rank 7 has launched up to operation 63 -- GPU 3 managed by process 1650386 on node gpu002
+"""
+NOTHING_LAUNCHED = """  7 ranks have launched up to operation 64
+  Rank 7 has not launched any operations -- GPU 3 managed by process 1650386 on node 172.16.64.213
+"""
+DEAD = """DEAD
+  1 job process is considered dead (unreachable via the RAS network)
+  Process 3487984 on node 172.16.64.213 managing GPU 5
+
+#0-0 (78db921d1c117b4a) INCOMPLETE
+  Missing communicator data from 1 rank
+  The missing rank: 5
+"""
+
+
+@pytest.mark.parametrize(
+    ("counts", "ranks", "node"),
+    [
+        (ONE_BEHIND, [7], "gpu002"),
+        (TWO_BEHIND, [6, 7], "gpu002"),
+        (NONE_BEHIND, [], ""),
+        (NOTHING_LAUNCHED, [7], ""),
+    ],
+)
+def test_ranks_that_ncclras_shows_behind_are_named_with_their_node(
+    tmp_path: Path, counts: str, ranks: list[int], node: str
+) -> None:
+    collected = case_of(tmp_path, {"ras.txt": RAS.format(errors="", counts=counts)}).collected
+    assert [(lead.rank, lead.node) for lead in collected.leads] == [(rank, node) for rank in ranks]
+    assert "1 output of ncclras" in collected.read
+
+
+def test_a_process_that_does_not_answer_ncclras_is_named(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"ras.txt": RAS.format(errors=DEAD, counts=NONE_BEHIND)})
+    assert [(lead.rank, lead.words) for lead in case.collected.leads] == [(5, "does not answer NCCL's RAS")]
+    assert any("process 3487984 on 172.16.64.213, GPU 5, which" in words for words in case.collected.missing)
+    assert case.verdict.nodes == ()

@@ -45,6 +45,7 @@ class CaseBuilder:
     files_of_dumps: dict[int, str] = field(default_factory=dict)
     dumps_left_out: dict[int, str] = field(default_factory=dict)  # files of earlier dumps of a rank
     dumps_not_read: set[int] = field(default_factory=set)  # ranks whose dump could not be read
+    ras_leads: list[Lead] = field(default_factory=list)  # according to NCCL's RAS
     ranks: set[int] = field(default_factory=set)  # with output of their own
     nodes_with_log: list[str] = field(default_factory=list)
     nodes_in_part: list[str] = field(default_factory=list)  # whose log was not read whole
@@ -232,6 +233,7 @@ def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
         for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
         if lead.rank not in builder.dumps_not_read
     )
+    yield from (replace(lead, node=lead.node or nodes.get(lead.rank, "")) for lead in builder.ras_leads)
     for output in builder.outputs:
         for rank, message in output.lagging.items():
             yield Lead(rank, message, nodes.get(rank, ""))

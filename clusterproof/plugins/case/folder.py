@@ -17,6 +17,7 @@ from clusterproof.plugins.case import (
     CaseError,
     Collected,
     log_file,
+    nccl_ras,
     node_log,
     one_line,
     output,
@@ -181,7 +182,13 @@ class Reader:
             self._objects(of_kubernetes, name)
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
-        elif _SHARED_LOG.search(path.name):
+        elif nccl_ras.is_of(text):
+            nccl_ras.read(text, name, self.builder)
+        else:
+            self._by_name(path, name, text)
+
+    def _by_name(self, path: Path, name: str, text: str) -> None:
+        if _SHARED_LOG.search(path.name):
             self.builder.lack(f"{name}: {WRITABLE_BY_USERS}")
         elif _is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
