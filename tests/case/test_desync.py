@@ -139,6 +139,6 @@ def test_ranks_that_ncclras_shows_behind_are_named_with_their_node(
 
 def test_a_process_that_does_not_answer_ncclras_is_named(tmp_path: Path) -> None:
     case = case_of(tmp_path, {"ras.txt": RAS.format(errors=DEAD, counts=NONE_BEHIND)})
-    assert [(lead.rank, lead.words) for lead in case.collected.leads] == [(5, "does not answer NCCL's RAS")]
+    assert [(lead.rank, lead.words) for lead in case.collected.leads] == [(5, "gave no answer to NCCL's RAS")]
     assert any("process 3487984 on 172.16.64.213, GPU 5, which" in words for words in case.collected.missing)
     assert case.verdict.nodes == ()

@@ -27,7 +27,7 @@ _RANK = re.compile(
 )
 _PROCESS = re.compile(r"\s*Process (\d{1,9}) on node (\S{1,255}) managing GPU (\S{1,40})")
 _MISSING = re.compile(r"\s*The missing ranks?: (\d{1,9})\s*$")
-SILENT = "does not answer NCCL's RAS"
+SILENT = "gave no answer to NCCL's RAS"
 
 
 def is_of(text: str) -> bool:
@@ -70,5 +70,5 @@ def _sizes(text: str) -> tuple[int | None, dict[int, int]]:
 def _behind(counts: dict[int, tuple[int, str]], most: int) -> Iterator[Lead]:
     for rank, (launched, node) in sorted(counts.items()):
         if most - launched >= APART:
-            words = f"is {number_of(most - launched, 'operation')} behind, according to NCCL's RAS"
+            words = f"had launched {number_of(most - launched, 'operation')} fewer than others, according to NCCL's RAS"
             yield Lead(rank, words, node if not node.replace(".", "").isdecimal() else "")
