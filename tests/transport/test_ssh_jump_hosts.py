@@ -11,11 +11,9 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport.ssh import login
-from clusterproof.plugins.transport.ssh.login import LoginState
-from clusterproof.plugins.transport.ssh.logins import (
-    parts_of_hop,
-)
+from clusterproof.plugins.transport.ssh import NoRoute, login
+from clusterproof.plugins.transport.ssh.login import ConnectionFailure, LoginFailed, LoginState
+from clusterproof.plugins.transport.ssh.logins import parts_of_hop
 from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import free_port, sshd, user
 from tests.transport.ssh_client import RELAY, Client
@@ -76,6 +74,26 @@ def test_while_a_jump_host_lets_others_in_the_time_of_a_node_does_not_run(monkey
     for thread in threads:
         thread.join(TIMEOUT_S)
     assert second.state.waited_s == waited_s
+
+
+class Refused:
+    """A login that fails."""
+
+    def __init__(self, unreached: Unreached) -> None:
+        self.state = LoginState()
+        self.failure = ConnectionFailure(unreached, "why")
+
+    def open(self) -> None:
+        raise LoginFailed(self.failure)
+
+
+def test_a_jump_host_for_whose_login_this_machine_has_no_room_is_tried_again_and_accuses_no_node() -> None:
+    host, entering = login.JumpHost("bastion"), Entering()
+    with pytest.raises(NoRoute, match="jump host bastion: why") as refused:
+        host.open(Refused(Unreached.THROTTLED))  # type: ignore[arg-type]
+    assert refused.value.unreached is Unreached.THROTTLED
+    entering.may_end.set()
+    assert host.open(entering) is entering  # type: ignore[arg-type, comparison-overlap]
 
 
 @needs_sshd

@@ -26,7 +26,8 @@ from clusterproof.plugins.transport.ssh.identities import Offer
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
-_OF_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME)  # a jump host's failure: no fault of nodes behind it
+# A jump host's failures that are no fault of the nodes behind it.
+_OF_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME, Unreached.THROTTLED)
 _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop logins at 10
 
 
@@ -234,7 +235,8 @@ class JumpHost:
             failure = failed.failure
             why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
             no_route = NoRoute(f"jump host {self.name}: {failed}", failure.may_pass, why)
-            if not failure.may_pass and not self._has_let_in:
+            may_pass = failure.may_pass or failure.unreached is Unreached.THROTTLED
+            if not may_pass and not self._has_let_in:
                 self._failure = no_route
             raise no_route from None
         self._has_let_in = True
