@@ -96,6 +96,15 @@ def test_a_jump_host_for_whose_login_this_machine_has_no_room_is_tried_again_and
     assert host.open(entering) is entering  # type: ignore[arg-type, comparison-overlap]
 
 
+def test_a_refusal_of_a_jump_host_keeps_no_log_in_of_a_node_in_memory() -> None:
+    host, refusals = login.JumpHost("bastion"), []
+    for _ in range(3):
+        with pytest.raises(NoRoute) as refused:
+            host.open(Refused(Unreached.AUTH))  # type: ignore[arg-type]
+        refusals.append(refused.value)
+    assert len(set(map(id, refusals))) == 3  # one that is raised again would refer to the frames of all
+
+
 @needs_sshd
 def test_a_jump_host_is_not_overrun(tmp_path: Path, client: Client) -> None:
     with sshd(tmp_path / "sshd", startups="10:100:10") as bastion:

@@ -215,7 +215,7 @@ class JumpHost:
         self.name = name
         self._slots = threading.Semaphore(_LOGINS_AT_ONCE)
         self._has_let_in = False
-        self._failure: NoRoute | None = None
+        self._failure: ConnectionFailure | None = None
 
     def open(self, login: Login) -> Transport:
         """Log in. If the first login failed permanently, no further one is tried. Raises NoRoute."""
@@ -228,19 +228,22 @@ class JumpHost:
 
     def _opened(self, login: Login) -> Transport:
         if self._failure:
-            raise self._failure
+            raise self._no_route(self._failure)
         try:
             transport = login.open()
         except LoginFailed as failed:
             failure = failed.failure
-            why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
-            no_route = NoRoute(f"jump host {self.name}: {failed}", failure.may_pass, why)
             may_pass = failure.may_pass or failure.unreached is Unreached.THROTTLED
             if not may_pass and not self._has_let_in:
-                self._failure = no_route
-            raise no_route from None
+                self._failure = failure
+            raise self._no_route(failure) from None
         self._has_let_in = True
         return transport
+
+    def _no_route(self, failure: ConnectionFailure) -> NoRoute:
+        """A new one for each node: raised again, it would keep the frames of all of them in memory."""
+        why = failure.unreached if failure.unreached in _OF_CALLER else Unreached.NO_ROUTE
+        return NoRoute(f"jump host {self.name}: {failure.detail}", failure.may_pass, why)
 
 
 @dataclass(frozen=True, slots=True)
