@@ -11,6 +11,7 @@ from urllib3 import HTTPResponse
 
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains
 from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
@@ -164,3 +165,24 @@ def test_an_event_that_etcd_loses_costs_no_other_node_its_own() -> None:
         writer.create_event(event(seen_of({"metadata": {"name": name}}), False, "Why", "words", 0.0))
     assert created == ["gpu002"]
     assert writer.lines() == ["gpu001: an event was refused: 500: etcdserver: leader changed"]
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_right_to_list_what_is_not_installed_is_not_needed(is_served: bool) -> None:
+    group = "/apis/resource.nvidia.com"
+
+    def without_rights(_: str, address: str, **__: object) -> HTTPResponse:
+        if not address.endswith(group):  # the API server looks at rights first, also for what it does not serve
+            said, status = b'{"message": "User \\"x\\" cannot list resource \\"computedomains\\""}', 403
+        else:  # which groups it serves, every user may ask
+            said, status = (b"{}", 200) if is_served else (b"404 page not found", 404)
+        return HTTPResponse(io.BytesIO(said), status=status, preload_content=False)
+
+    api = Api("https://10.0.0.1:443", without_rights)
+    if is_served:
+        with pytest.raises(KubernetesDenied, match="cannot list resource"):
+            k8s_compute_domains.read(api, frozenset())
+    else:
+        answer = k8s_compute_domains.read(api, frozenset())
+        assert isinstance(answer, dict)
+        assert (answer["is_installed"], answer["domains"]) == (False, [])

@@ -277,7 +277,19 @@ def first_version(api: Api, group: str, versions: Iterable[str], kind: str) -> l
     for version in versions:
         try:
             return list(api.listed(f"{group}/{version}/{kind}"))
+        except KubernetesDenied:
+            if _is_served(api, group):
+                raise
         except KubernetesError as problem:
             if problem.status != NOT_FOUND:
                 raise
     return None
+
+
+def _is_served(api: Api, group: str) -> bool:
+    """Whether the cluster has a group of its API: what it has not is denied as well to who lacks the rights."""
+    try:
+        api.get(group)
+    except KubernetesError as problem:
+        return problem.status != NOT_FOUND
+    return True
