@@ -154,6 +154,12 @@ def test_an_srun_that_starts_nothing_anywhere_accuses_no_node(stand: Stand, said
     assert answers["b"][:2] == (Unreached.BUSY, f"srun: {problem}; {expected}")
 
 
+def test_a_node_that_prints_what_is_said_of_such_an_srun_is_not_believed(stand: Stand) -> None:
+    said = "gone; expected an srun that starts on nodes (--srun-options)"
+    stand.srun(f'on a 0; echo "0: slurmstepd: error: {said}" >&2; exit 1')
+    assert stand.answers("a")["a"][:2] == (Unreached.LOST, f"srun: {said}")
+
+
 def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> None:
     stand.srun(
         'case "$*" in *--nodelist=b\\ *|*a,b*)\n'

@@ -85,9 +85,9 @@ class Srun(Connection):
         outcomes = _launched([target.name for target in targets], program, limits)
         settings = limits.settings
         has_other_connection = "beside" in settings and not begins_container(settings.get("srun_options", ""))
-        unstarted = [answer for answer in map(_answer, outcomes.values()) if answer.detail.endswith(UNSTARTED)]
+        unstarted = list(filter(_is_unstarted, outcomes.values()))
         if unstarted and len(unstarted) == len(outcomes) and not has_other_connection:
-            raise Unusable(f"{submit_host(settings)}: {unstarted[0].detail}")
+            raise Unusable(f"{submit_host(settings)}: {_answer(unstarted[0]).detail}")
         elsewhere: dict[str, Answer] = {}  # by srun, of nodes that the other connection may still reach
         for target in targets:
             answer = _answer(outcomes.get(target.name))
@@ -194,7 +194,13 @@ def _answer(outcome: object) -> Answer:
     if isinstance(output := outcome.get("output"), str):
         return Answer(output.encode("latin-1", "replace"))
     why, detail = str(outcome.get("why")), printable(str(outcome.get("detail", "")))
-    return Answer(unreached=_WHY.get(why, Unreached.LOST), detail=detail + UNSTARTED * (why == "unstarted"))
+    expected = UNSTARTED if _is_unstarted(outcome) else ""
+    return Answer(unreached=_WHY.get(why, Unreached.LOST), detail=f"{detail}{expected}")
+
+
+def _is_unstarted(outcome: object) -> bool:
+    """Whether srun ended before it started anything on any node."""
+    return isinstance(outcome, dict) and outcome.get("why") == "unstarted"
 
 
 JOB = "job"  # the setting with the job's number
