@@ -17,7 +17,6 @@ from string import ascii_lowercase
 
 DEFINED = re.compile(r"(?:@.*\n)*(?:def|class) +(\w+)|(\w+) *=(?!=)|(?:from [\w.]+ )?import +([\w*]+)")
 CALLED = re.compile(r"\w+\(")
-INDENTATION = re.compile(r"\s*")
 COMMENTS = re.compile(r"^#.*\n", re.MULTILINE)
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
@@ -39,7 +38,11 @@ def minified(source: str) -> str:
 
 
 def _shortened(line: str, statement: str | None) -> str:
-    return line if statement is None else f"{INDENTATION.match(line)[0]}{statement}".rstrip() + "\n"  # type: ignore[index] # always matches
+    """The line with this statement in its place, if any, at its indentation."""
+    if statement is None:
+        return line
+    indentation = len(line) - len(line.lstrip(" "))
+    return f"{' ' * indentation}{statement}".rstrip() + "\n"
 
 
 def _without_idle_imports(source: str) -> str:
