@@ -18,7 +18,7 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.transport import Answer
 
 LOOK_S = 1.0  # between two looks at deadlines, as a visit may also move its own forward
-_SHORT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS)
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS)
 
 
 class Visit(Protocol):
@@ -70,10 +70,10 @@ def fan_out(
             begun.visit.abandon()
 
 
-def is_short_of_room(problem: BaseException) -> bool:
+def is_out_of_resources(problem: BaseException) -> bool:
     """Whether this machine had no thread, file, process or memory left, which says nothing about the node."""
     if isinstance(problem, OSError):
-        return problem.errno in _SHORT_OF_ROOM
+        return problem.errno in _OUT_OF_RESOURCES
     return isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "new thread" in str(problem))
 
 
@@ -82,7 +82,7 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
         try:
             answer = visit.make()
         except Exception as problem:  # a bug of ours costs one node, not the run
-            why = Unreached.THROTTLED if is_short_of_room(problem) else Unreached.LOST
+            why = Unreached.THROTTLED if is_out_of_resources(problem) else Unreached.LOST
             answer = Answer(unreached=why, detail=f"{type(problem).__name__}: {problem}")
         answers.put((number, answer))
 

@@ -18,7 +18,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport.fan_out import is_short_of_room
+from clusterproof.plugins.transport.fan_out import is_out_of_resources
 from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.ssh.identities import Offer
@@ -56,7 +56,7 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
             Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}"
         )
     roots = tuple(_roots(problem))
-    if any(map(is_short_of_room, roots)):
+    if any(map(is_out_of_resources, roots)):
         return ConnectionFailure(
             Unreached.THROTTLED, f"{where}: {_one_line(problem)} on this machine; expected room for --fanout"
         )
