@@ -81,11 +81,9 @@ def check(
         policy = policy_of(settings, lambda: frozenset(_index(str)))
         probe.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         evaluate = prepared(entries, occasions, settings, policy)
-        evidence = probe.evidence(node_of(os.environ), deadline_s)
+        evidence = _evidence(probe, deadline_s)
     finally:
         probe.end()
-    if evidence.unreached:  # it is a process of ours: its end says nothing about the node
-        raise NoVerdict(f"the probe gave no evidence: {evidence.detail}")
     everything = evaluate(evidence)
     for result in everything:
         report(result)
@@ -93,7 +91,6 @@ def check(
     if not results:
         raise NoVerdict("no check applies")
     findings = findings_in(results, evidence)
-    log = evidence.collectors.get("kernel_log")
     return CheckRun(
         boot_id(),
         since_boot_s(),
@@ -101,8 +98,22 @@ def check(
         len(results),
         tuple(findings if collector_s >= COLLECTOR_S else map(cut_short, findings)),
         cursor,
-        cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None,
+        _end_of_log(evidence),
     )
+
+
+def _evidence(probe: StandBy, deadline_s: float) -> NodeEvidence:
+    """What the probe read. Raises NoVerdict if nothing came: that a process of ours ended accuses no node."""
+    evidence = probe.evidence(node_of(os.environ), deadline_s)
+    if evidence.unreached:
+        raise NoVerdict(f"the probe gave no evidence: {evidence.detail}")
+    return evidence
+
+
+def _end_of_log(evidence: NodeEvidence) -> Cursor | None:
+    """How far the kernel log was read."""
+    log = evidence.collectors.get("kernel_log")
+    return cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None
 
 
 def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[CheckFinding]:
