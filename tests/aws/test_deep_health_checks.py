@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.aws.collectors.hyperpod_logs import MAX_ERRORS
 from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.cluster_faults import node_failed, node_under_check
 from tests.aws.cluster_runs import CHECKS, findings_of, messages
@@ -74,6 +75,13 @@ def test_a_stream_that_is_called_by_an_instance_is_of_it_and_a_line_without_form
     assert ran(runs) == {"nodes_running": Verdict.FAIL}
     assert f"of {ILL} at " in messages(runs)
     assert ": error 4, 2 before; expected no error" in messages(runs)
+
+
+def test_an_error_is_shown_however_many_lines_of_another_level_come_after_it(runs: Runs, service: Service) -> None:
+    node_failed(service, with_cluster(service, {"workers": ("ml.p5.48xlarge", 3)}))
+    logged(service, line(f"EFA error on {ILL}"), *[line("no error", "info")] * MAX_ERRORS)
+    assert ran(runs) == {"nodes_running": Verdict.FAIL}
+    assert f": EFA error on {ILL}; expected no error" in messages(runs)
 
 
 def test_a_denied_log_names_the_action(runs: Runs, service: Service) -> None:

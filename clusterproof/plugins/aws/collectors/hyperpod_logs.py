@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from clusterproof.plugins.aws import Account, AwsError
-from clusterproof.plugins.aws.resources import Description, described, nodes
+from clusterproof.plugins.aws.resources import described, nodes
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -22,7 +22,7 @@ UNWELL = ("Failure", "DeepHealthCheckInProgress")
 STREAMS = "DeepHealthCheckResults/"
 PATTERN = '?"error" ?"ERROR"'  # lines with either word
 BACK = timedelta(days=3)
-MAX_LINES = 200  # the last ones
+MAX_ERRORS = 200  # the last ones
 MAX_TEXT = 500  # characters
 INSTANCE = re.compile(r"(?<![\w-])i-[0-9a-f]{8,17}(?![\w-])")
 NO_LOG = "ResourceNotFoundException"
@@ -34,23 +34,22 @@ def read_deep_health_checks(account: Account, cluster: Cluster) -> object:
         return {"errors": []}
     arn = str(cluster.settings["arn"])
     name = described(account, cluster)["ClusterName"]
-    lines: deque[Description] = deque(maxlen=MAX_LINES)
+    errors: deque[dict[str, object]] = deque(maxlen=MAX_ERRORS)
     try:
-        lines.extend(
-            account.listed(
-                "logs",
-                "filter_log_events",
-                "events",
-                logGroupName=f"/aws/sagemaker/Clusters/{name}/{arn.rpartition('/')[2]}",
-                logStreamNamePrefix=STREAMS,
-                filterPattern=PATTERN,
-                startTime=int((datetime.now(timezone.utc) - BACK).timestamp() * 1000),
-            )
+        lines = account.listed(
+            "logs",
+            "filter_log_events",
+            "events",
+            logGroupName=f"/aws/sagemaker/Clusters/{name}/{arn.rpartition('/')[2]}",
+            logStreamNamePrefix=STREAMS,
+            filterPattern=PATTERN,
+            startTime=int((datetime.now(timezone.utc) - BACK).timestamp() * 1000),
         )
+        errors.extend(filter(None, map(_error, lines)))
     except AwsError as problem:
         if problem.code != NO_LOG:
             raise
-    return {"errors": [error for error in map(_error, lines) if error]}
+    return {"errors": list(errors)}
 
 
 def _error(event: Mapping[str, Any]) -> dict[str, object] | None:
