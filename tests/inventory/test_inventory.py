@@ -20,7 +20,7 @@ from clusterproof.plugins.command_line.overview import short_help
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
-from clusterproof.plugins.inventory import hyperpod, narrow, resolve, slurm, with_expectations
+from clusterproof.plugins.inventory import hyperpod, narrow, resolve, settings_in, slurm, with_expectations
 from clusterproof.plugins.options.table import GROUPS
 from clusterproof.plugins.transport.srun import COLLECTOR, JOBS
 from tests.inventory.refused import refusal, written
@@ -154,6 +154,19 @@ def test_the_components_of_a_slurm_job_that_are_not_its_own_are_said(monkeypatch
     cluster = resolve("slurm:job:77")
     assert [target.name for target in cluster.targets] == ["gpu001"]
     assert cluster.notes == ("not validated: the other components of this heterogeneous job, 77+1",)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("--region", "--region has no value; expected one argument"),
+        ("--include-drained=yes", "--include-drained has a value; expected it alone"),
+    ],
+)
+def test_an_option_of_a_plan_that_is_given_wrongly_is_named(word: str, message: str) -> None:
+    with pytest.raises(InventoryError) as wrong:
+        settings_in([word])
+    assert str(wrong.value) == message
 
 
 @pytest.mark.parametrize("parser", [accept.parser, return_to_service.parser], ids=["accept", "return"])

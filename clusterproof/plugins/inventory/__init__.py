@@ -51,7 +51,9 @@ def settings_in(words: Iterable[str]) -> dict[str, str]:
     try:
         option, _ = locating.parse_known_args([*words])
     except argparse.ArgumentError as problem:
-        raise InventoryError(f"{problem.argument_name} has no value; {problem.message}") from None
+        is_missing = problem.message.startswith("expected")
+        why = f"has no value; {problem.message}" if is_missing else "has a value; expected it alone"
+        raise InventoryError(f"{problem.argument_name} {why}") from None
     return {name: value for name, value in vars(option).items() if value}
 
 
