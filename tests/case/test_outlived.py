@@ -235,3 +235,15 @@ def test_a_rank_that_the_kernel_killed_need_not_say_so(tmp_path: Path, pid: int,
     files = {"rank_1.log": STEPS + WATCHDOG_OF_1, "rank_3.log": STEPS + joined, "gpu003-dmesg.txt": log}
     verdict = case_of(tmp_path, {**files, "sacct.txt": SACCT.format(state="FAILED")}).verdict
     assert (verdict.cause, verdict.rank if cause == "resources" else 3) == (cause, 3)
+
+
+HEARTBEATS = "".join(f"2026-03-01 07:{minute:02d}:30,000 INFO prefetched shard {minute}\n" for minute in range(30))
+BY_NCCL = WATCHDOG_OF_1.replace("08:10", "07:30").replace("600020 milli", "1800020 milli")
+BY_GLOO = "2026-03-01 07:30:10,000 RuntimeError: Timed out waiting 1800000ms for recv operation\n"
+
+
+@pytest.mark.parametrize("waited", [BY_NCCL, BY_GLOO])
+def test_heartbeats_of_ranks_that_wait_do_not_say_that_the_job_went_on(waited: str, tmp_path: Path) -> None:
+    failed = "2026-03-01 07:00:00,000 INFO\nKeyError: 'duration'\n"
+    files = {"train.log": failed + HEARTBEATS + waited, "sacct.txt": SACCT.format(state="FAILED")}
+    assert case_of(tmp_path, files).verdict.cause == "code"
