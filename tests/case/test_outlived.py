@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case.advice import KEEP, TEST
+from clusterproof.plugins.case.advice import KEEP, TEST, opened_case
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.report import OUTLIVED, rows
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
 
@@ -121,6 +123,9 @@ def test_a_component_of_a_job_has_a_control_group_of_its_own(
     log = OOM_OF.format(group="/system.slice/slurmstepd.scope/job_78")
     files = {"slurm-77.out": own, "sacct.txt": record, "gpu003-dmesg.txt": log}
     assert case_of(tmp_path, files).verdict.cause == cause
+    (tmp_path / "sacct.txt").write_text(f"{record}90+0{row}90+1{row}", encoding="utf-8")
+    read_folder(tmp_path, among_others := CaseBuilder(), 0.0, "77")
+    assert opened_case(joined("job 77", among_others)).verdict.cause == cause
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class CaseBuilder:
     def take_records(self, records: Collection[scheduler.Record], text: str) -> None:
         """Add the jobs in a record of Slurm."""
         self.records.extend(records)
-        self.heterogeneous.update(job.number for job, _ in records if scheduler.has_components(text))
+        self.heterogeneous.update(scheduler.heterogeneous_jobs(text))
         self.count("record of Slurm")
 
     def drop_other_jobs(self, number: str) -> None:
