@@ -244,6 +244,8 @@ def test_what_is_cut_off_a_recording_is_named_and_the_rest_counts(tmp_path: Path
     case = case_of(tmp_path, {**REBOOTED, "gpu003.samples.jsonl": f'{text}{{"event": {{"ti'})
     assert case.verdict.nodes == ("gpu003",)
     assert any("gpu003.samples.jsonl: lines of it" in words for words in case.collected.missing)
+    case = case_of(tmp_path, {"gpu003.samples.jsonl": text + "[1, 2]\n" * (2 << 20)})
+    assert not any(words.startswith("gpu003.samples.jsonl: ") for words in case.collected.missing)
 
 
 BOOTS = "2026-03-01T{time},000000+00:00 Linux version 5.15.0-1 (gcc)\n"
