@@ -131,6 +131,7 @@ TOO_FEW = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, r
     ("status", "reason", "message", "cause", "suspects"),
     [
         ("Terminated", "TerminationByKubelet", SHUTDOWN, "stopped", ()),
+        ("NodeShutdown", "", "Pod was rejected as the node is shutting down.", "stopped", ()),
         ("Evicted", "TerminationByKubelet", "The node was low on resource: memory.", "resources", ()),
         ("Preempting", "TerminationByKubelet", "Preempted in order to admit critical pod", "stopped", ()),
         ("", "DeletionByPodGC", "PodGC: node no longer exists", "unknown", ("n1",)),
