@@ -206,6 +206,12 @@ def test_what_a_watch_recorded_of_a_node_is_evidence_after_its_reboot(tmp_path: 
     assert "no kernel log of gpu001, gpu002, gpu004" in case.collected.missing
 
 
+def test_a_file_named_after_a_node_that_was_watched_is_of_that_node(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, XID))
+    own = f"{STEPS}2026-03-01 08:00:02,100 RuntimeError: CUDA error: unspecified launch failure\n"
+    assert case_of(tmp_path, {"gpu003.out": own}).verdict.standing == "established"
+
+
 def test_a_watch_that_recorded_nothing_keeps_no_node(tmp_path: Path) -> None:
     recorded(tmp_path, (1.0, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"), node="gpu001")
     case = case_of(tmp_path, REBOOTED)

@@ -151,7 +151,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     _not_there(builder, nodes, watched)
     if left_out := builder.dumps_left_out:
         builder.lack(f"other dumps of {rank_names(sorted(left_out))} are left out: {listed(left_out.values())}")
-    known = frozenset((*nodes, *builder.nodes_with_log))
+    known = frozenset((*nodes, *builder.nodes_with_log, *watched))
     last = [output.last for output in builder.outputs if output.last is not None]
     outlived = (event for output in builder.outputs for event in output.outlived)
     return Collected(
