@@ -277,3 +277,10 @@ def test_a_node_that_was_booted_while_the_job_ran_is_a_suspect(
     assert case.advice.nodes["gpu003"] == due
     both = {"gpu003-dmesg.txt": begins + log, "gpu004-dmesg.txt": begins + log}
     assert case_of(tmp_path / "two", {**files, **both}).verdict.suspects == (("gpu003", "gpu004") if suspects else ())
+
+
+def test_a_gpu_that_failed_behind_the_boot_of_its_node_says_more_than_the_boot(tmp_path: Path) -> None:
+    files = {"rank_1.log": BROKEN_GPU["rank_1.log"], "sacct.txt": BROKEN_GPU["sacct.txt"]}
+    log = BOOTS.format(time="08:05:00") + XID_79.format(time="08:05:20")
+    verdict = case_of(tmp_path, {**files, "gpu003-dmesg.txt": log}).verdict
+    assert (verdict.cause, verdict.nodes) == ("hardware", ("gpu003",))
