@@ -148,6 +148,18 @@ def test_what_a_kubelet_ends_is_told_from_want_of_memory_and_from_preemption(
     assert (verdict.cause, verdict.suspects) == (cause, suspects)
 
 
+@pytest.mark.parametrize(("reason", "message"), [("PreemptionByScheduler", ""), ("TerminationByKubelet", SHUTDOWN)])
+@pytest.mark.parametrize(("at", "cause"), [("2026-03-01 08:10:29,500 ", "stopped"), ("", "unknown")])
+def test_what_a_pod_says_as_it_is_ended_is_not_its_cause(
+    reason: str, message: str, at: str, cause: str, tmp_path: Path
+) -> None:
+    when = "2026-03-01T08:10:30Z"
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    told = {"phase": "Failed", "conditions": [{**condition, "lastTransitionTime": when}]}
+    files = {"kubectl.json": json.dumps({**POD, "status": told}), "rank_1.log": f"{at}[rank1] KeyError: 'a'\n"}
+    assert case_of(tmp_path, files).verdict.cause == cause
+
+
 @pytest.mark.parametrize(
     ("reason", "suspects"), [("StartError", ("n1",)), ("ContainerCannotRun", ("n1",)), ("Error", ())]
 )
