@@ -121,3 +121,24 @@ def test_the_line_of_a_limit_is_no_sign_of_life_before_it(
     lively = LONG_SILENT.replace("07:39", "07:59")
     stopped = case_of(tmp_path / "lively", {"slurm-77.out": lively, **record}).verdict
     assert (stopped.cause, stopped.probability) == ("stopped", 0.97)
+
+
+BEGUN = "2026-03-01 07:00:00,000 INFO training begins\n"
+TIMES = "(min, max) time across ranks (ms): 1.0\n" * 2
+ITERATION = "2026-03-01 07:{minute:02d}:00,000 iteration {minute}/900 | loss: 2.0\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (BEGUN + "".join(f"loss: {step / 100}\n" for step in range(50)), "stopped"),
+        ("world size: 8\n" * 60 + BEGUN + "".join(f"loss: {step / 100}\n" for step in range(50)), "stopped"),
+        ("".join(ITERATION.format(minute=minute) + TIMES for minute in range(20)), "unknown"),
+    ],
+)
+@pytest.mark.parametrize("stop", ["", STOP.format(of="JOB 77", why="TIME LIMIT")])
+def test_a_job_whose_later_lines_have_no_time_was_not_silent(
+    output: str, cause: str, stop: str, tmp_path: Path
+) -> None:
+    files = {"slurm-77.out": output + stop, "sacct.txt": SACCT.format(state="TIMEOUT")}
+    assert case_of(tmp_path, files).verdict.cause == cause

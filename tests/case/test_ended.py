@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import CaseError
+from clusterproof.plugins.case import CaseError, period
 from clusterproof.plugins.case.period import of_slurm
 from clusterproof.plugins.case.slurm import ended_jobs
 from tests.case.all_jobs import NOW, Named, Slurm, row
@@ -91,3 +91,10 @@ def test_the_steps_and_nodes_of_a_job_count_in_a_period_as_they_do_alone() -> No
     slurm.steps = (row("71.0", "OUT_OF_MEMORY", hour=9), row("73.0", "FAILED", hour=9))
     causes = {job.number: job.cause for job in of_slurm(0.0, NOW, None, 0.0, slurm).died}
     assert causes == {"71": "resources", "72": "unknown", "73": "unknown"}
+
+
+def test_slurm_is_asked_for_steps_of_the_jobs_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(period, "MAX_CASES", 1)
+    slurm = Slurm((row("71"), row("72")))
+    assert [job.number for job in of_slurm(0.0, NOW, None, 0.0, slurm).died] == ["72"]
+    assert [command[2] for command in slurm.asked if "-j" in command and command[0] == "sacct"] == ["72"]

@@ -206,6 +206,12 @@ def test_what_a_watch_recorded_of_a_node_is_evidence_after_its_reboot(tmp_path: 
     assert "no kernel log of gpu001, gpu002, gpu004" in case.collected.missing
 
 
+def test_a_file_named_after_a_node_that_was_watched_is_of_that_node(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, XID))
+    own = f"{STEPS}2026-03-01 08:00:02,100 RuntimeError: CUDA error: unspecified launch failure\n"
+    assert case_of(tmp_path, {"gpu003.out": own}).verdict.standing == "established"
+
+
 def test_a_watch_that_recorded_nothing_keeps_no_node(tmp_path: Path) -> None:
     recorded(tmp_path, (1.0, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"), node="gpu001")
     case = case_of(tmp_path, REBOOTED)
@@ -244,6 +250,8 @@ def test_what_is_cut_off_a_recording_is_named_and_the_rest_counts(tmp_path: Path
     case = case_of(tmp_path, {**REBOOTED, "gpu003.samples.jsonl": f'{text}{{"event": {{"ti'})
     assert case.verdict.nodes == ("gpu003",)
     assert any("gpu003.samples.jsonl: lines of it" in words for words in case.collected.missing)
+    case = case_of(tmp_path, {"gpu003.samples.jsonl": text + "[1, 2]\n" * (2 << 20)})
+    assert not any(words.startswith("gpu003.samples.jsonl: ") for words in case.collected.missing)
 
 
 BOOTS = "2026-03-01T{time},000000+00:00 Linux version 5.15.0-1 (gcc)\n"
@@ -269,3 +277,10 @@ def test_a_node_that_was_booted_while_the_job_ran_is_a_suspect(
     assert case.advice.nodes["gpu003"] == due
     both = {"gpu003-dmesg.txt": begins + log, "gpu004-dmesg.txt": begins + log}
     assert case_of(tmp_path / "two", {**files, **both}).verdict.suspects == (("gpu003", "gpu004") if suspects else ())
+
+
+def test_a_gpu_that_failed_behind_the_boot_of_its_node_says_more_than_the_boot(tmp_path: Path) -> None:
+    files = {"rank_1.log": BROKEN_GPU["rank_1.log"], "sacct.txt": BROKEN_GPU["sacct.txt"]}
+    log = BOOTS.format(time="08:05:00") + XID_79.format(time="08:05:20")
+    verdict = case_of(tmp_path, {**files, "gpu003-dmesg.txt": log}).verdict
+    assert (verdict.cause, verdict.nodes) == ("hardware", ("gpu003",))

@@ -131,6 +131,7 @@ TOO_FEW = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, r
     ("status", "reason", "message", "cause", "suspects"),
     [
         ("Terminated", "TerminationByKubelet", SHUTDOWN, "stopped", ()),
+        ("NodeShutdown", "", "Pod was rejected as the node is shutting down.", "stopped", ()),
         ("Evicted", "TerminationByKubelet", "The node was low on resource: memory.", "resources", ()),
         ("Preempting", "TerminationByKubelet", "Preempted in order to admit critical pod", "stopped", ()),
         ("", "DeletionByPodGC", "PodGC: node no longer exists", "unknown", ("n1",)),
@@ -145,6 +146,18 @@ def test_what_a_kubelet_ends_is_told_from_want_of_memory_and_from_preemption(
     told = {"phase": "Failed", "reason": status, "message": message, "conditions": [condition] if reason else []}
     verdict = case_of(tmp_path, {"kubectl.json": json.dumps({**POD, "status": told})}).verdict
     assert (verdict.cause, verdict.suspects) == (cause, suspects)
+
+
+@pytest.mark.parametrize(("reason", "message"), [("PreemptionByScheduler", ""), ("TerminationByKubelet", SHUTDOWN)])
+@pytest.mark.parametrize(("at", "cause"), [("2026-03-01 08:10:29,500 ", "stopped"), ("", "unknown")])
+def test_what_a_pod_says_as_it_is_ended_is_not_its_cause(
+    reason: str, message: str, at: str, cause: str, tmp_path: Path
+) -> None:
+    when = "2026-03-01T08:10:30Z"
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    told = {"phase": "Failed", "conditions": [{**condition, "lastTransitionTime": when}]}
+    files = {"kubectl.json": json.dumps({**POD, "status": told}), "rank_1.log": f"{at}[rank1] KeyError: 'a'\n"}
+    assert case_of(tmp_path, files).verdict.cause == cause
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case.advice import KEEP, TEST
+from clusterproof.plugins.case.advice import KEEP, TEST, opened_case
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.report import OUTLIVED, rows
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
 
@@ -121,6 +123,9 @@ def test_a_component_of_a_job_has_a_control_group_of_its_own(
     log = OOM_OF.format(group="/system.slice/slurmstepd.scope/job_78")
     files = {"slurm-77.out": own, "sacct.txt": record, "gpu003-dmesg.txt": log}
     assert case_of(tmp_path, files).verdict.cause == cause
+    (tmp_path / "sacct.txt").write_text(f"{record}90+0{row}90+1{row}", encoding="utf-8")
+    read_folder(tmp_path, among_others := CaseBuilder(), 0.0, "77")
+    assert opened_case(joined("job 77", among_others)).verdict.cause == cause
 
 
 @pytest.mark.parametrize(
@@ -235,3 +240,15 @@ def test_a_rank_that_the_kernel_killed_need_not_say_so(tmp_path: Path, pid: int,
     files = {"rank_1.log": STEPS + WATCHDOG_OF_1, "rank_3.log": STEPS + joined, "gpu003-dmesg.txt": log}
     verdict = case_of(tmp_path, {**files, "sacct.txt": SACCT.format(state="FAILED")}).verdict
     assert (verdict.cause, verdict.rank if cause == "resources" else 3) == (cause, 3)
+
+
+HEARTBEATS = "".join(f"2026-03-01 07:{minute:02d}:30,000 INFO prefetched shard {minute}\n" for minute in range(30))
+BY_NCCL = WATCHDOG_OF_1.replace("08:10", "07:30").replace("600020 milli", "1800020 milli")
+BY_GLOO = "2026-03-01 07:30:10,000 RuntimeError: Timed out waiting 1800000ms for recv operation\n"
+
+
+@pytest.mark.parametrize("waited", [BY_NCCL, BY_GLOO])
+def test_heartbeats_of_ranks_that_wait_do_not_say_that_the_job_went_on(waited: str, tmp_path: Path) -> None:
+    failed = "2026-03-01 07:00:00,000 INFO\nKeyError: 'duration'\n"
+    files = {"train.log": failed + HEARTBEATS + waited, "sacct.txt": SACCT.format(state="FAILED")}
+    assert case_of(tmp_path, files).verdict.cause == "code"

@@ -185,7 +185,7 @@ class Collected:
     nodes_checked: tuple[str, ...] = ()  # checked by a run, whatever it found
     progress: float | None = None  # time of the last logged step
     last: float | None = None  # time of the last line of output
-    lived: float | None = None  # of the last one that is about no end
+    lived: float | None = None  # of the last one that is about no end; infinite if it has no time
     read: tuple[str, ...] = ()  # descriptions of what was read
     lacks: tuple[Missing, ...] = ()
     cluster: str = ""  # as named for `clusterproof check`, if Kubernetes ran the job; else its nodes are asked by ssh

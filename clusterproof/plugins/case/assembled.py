@@ -95,7 +95,7 @@ class CaseBuilder:
     def take_records(self, records: Collection[scheduler.Record], text: str) -> None:
         """Add the jobs in a record of Slurm."""
         self.records.extend(records)
-        self.heterogeneous.update(job.number for job, _ in records if scheduler.has_components(text))
+        self.heterogeneous.update(scheduler.heterogeneous_jobs(text))
         self.count("record of Slurm")
 
     def drop_other_jobs(self, number: str) -> None:
@@ -151,7 +151,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     _not_there(builder, nodes, watched)
     if left_out := builder.dumps_left_out:
         builder.lack(f"other dumps of {rank_names(sorted(left_out))} are left out: {listed(left_out.values())}")
-    known = frozenset((*nodes, *builder.nodes_with_log))
+    known = frozenset((*nodes, *builder.nodes_with_log, *watched))
     last = [output.last for output in builder.outputs if output.last is not None]
     outlived = (event for output in builder.outputs for event in output.outlived)
     return Collected(

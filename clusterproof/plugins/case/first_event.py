@@ -62,7 +62,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
         and (event.row.role == CAUSE or event.is_warning)
         and (
             event.when.ends < min(until, progress)
-            or (event.ran_s > limits().before_s and event.when.ends < progress and not may_have_hung)
+            or (event.ran_s > limits().before_s + waited_s and event.when.ends < progress and not may_have_hung)
             or (event.row.of_start and case.progress is not None and event.when.ends < progress)
             or (event.row.cause == STOPPED and began is not None and event.when.ends < began)
         )

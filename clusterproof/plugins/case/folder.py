@@ -168,10 +168,11 @@ class Reader:
     def take(self, path: Path, text: str | None) -> None:
         """Read a file by its format."""
         name = one_line(str(path.relative_to(self.folder)))
-        if self.is_cut and not results.is_of(text or ""):
+        is_recording = bool(watched.node_of(path))
+        if self.is_cut and not (is_recording or results.is_of(text or "")):  # those are read whole
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
             self.builder.lack(f"{name}: all between {kept_parts}")
-        if watched.node_of(path):
+        if is_recording:
             self.of_run.append(name)  # its samples
             watched.read(RunFile(path, self.folder), name, self.builder, self.doubt)
         elif text is None:

@@ -27,7 +27,7 @@ _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d 
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
 _NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
-_WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
+_WAITED = re.compile(r"ran for (\d{1,12}) milliseconds|Timed out waiting (\d{1,12})ms")  # NCCL's watchdog, Gloo
 _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
 
 
@@ -72,7 +72,7 @@ def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
 def _waited_s(line: str) -> float:
     """How long a rank reports that it waited; None if no timeout is so long."""
     match = _WAITED.search(line)
-    seconds = int(match[1]) / 1000 if match else 0.0
+    seconds = int(match[1] or match[2]) / 1000 if match else 0.0
     return seconds if seconds <= limits().longest_wait_s else 0.0
 
 

@@ -151,8 +151,8 @@ def of_slurm(
     jobs, missing = ended_jobs(begins, ends, query)
     missing += kept.not_read if kept else ()
     failed = [job for job in jobs if not has_completed(job.job)]
-    known = _known(failed, query)
     newest = failed[-MAX_CASES:]
+    known = _known(newest, query)
     died = tuple(_died(job, kept, offset_s, known) for job in with_progress(newest, done))
     without = [job for job in jobs if job.gpu_hours is None]
     if len(failed) > MAX_CASES:

@@ -37,7 +37,7 @@ _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
 _CODE = re.compile(r"\d{1,5}:\d{1,5}")
 OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # the first fields, each once in a record
 OWNER_LINES = "what the owner of the job wrote has lines like Slurm's own"
-_COMPONENT = re.compile(r"^JobId=\d{1,12} HetJobId=|^\s{0,20}\d{1,12}\+\d{1,6}[.\s|]", re.MULTILINE)
+_COMPONENT = re.compile(r"^JobId=\d{1,12} HetJobId=(\d{1,12})|^\s{0,20}(\d{1,12})\+\d{1,6}[.\s|]", re.MULTILINE)
 _OWN_LINE = re.compile(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", re.MULTILINE)
 _BLOCK = re.compile(r"^(?=JobId=)", re.MULTILINE)
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
@@ -108,9 +108,9 @@ def is_forged(text: str) -> bool:
     return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
 
 
-def has_components(text: str) -> bool:
-    """Whether a record is of a heterogeneous job: each component has a number of its own, which the kernel uses."""
-    return bool(_COMPONENT.search(_record(text)[:LOOKED_AT]))
+def heterogeneous_jobs(text: str) -> set[str]:
+    """The heterogeneous jobs in a record: each component has a number of its own, which the kernel uses."""
+    return {match[1] or match[2] for match in _COMPONENT.finditer(_record(text)[:LOOKED_AT])}
 
 
 def is_of_job(named: Collection[str], number: str, has_parts: bool) -> bool | None:

@@ -17,6 +17,7 @@ BY_SCHEDULER = (
     "preempted",
     "requeued",
     "preempted_pod",
+    "node_shut_down",
     "deadline_of_job",
     "stopped_by_kueue",
     "deactivated",

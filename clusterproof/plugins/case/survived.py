@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 
@@ -192,7 +193,9 @@ class LastLines:
         self.wrote: dict[int | None, float] = {}
         self.ran: dict[int | None, float] = {}
         self.ended: set[int | None] = set()  # ranks that report such an end
-        self.lived: float | None = None  # when the last line was written that is about no end
+        self._lived: float | None = None
+        self._undated = 0  # lines since the last one with a time
+        self._most_undated = 0  # between two of them
 
     def add(self, rank: int | None, when: Span, sign: Sign | None) -> None:
         """Add a line, with its time if it has one. Without a rank it may be of any, such as one that waits."""
@@ -200,12 +203,29 @@ class LastLines:
         if is_of_end:
             self.ended.add(rank)
         if when.begins is None:
+            self._undated += not is_of_end
             return
+        self._take_time(when, is_of_end or (sign is not None and sign.cause == STOPPED))
         self.wrote[rank] = when.begins
         if rank not in self.ended and not (rank is None and self.ended):
             self.ran[rank] = when.begins
-        if when.ends is not None and not is_of_end and not (sign and sign.cause == STOPPED):
-            self.lived = when.ends
+
+    def _take_time(self, when: Span, is_of_end: bool) -> None:
+        if not is_of_end and self._lived is not None:
+            self._most_undated = max(self._most_undated, self._undated)
+        if not is_of_end or self._wrote_without_times:
+            self._lived = when.ends
+        self._undated = 0
+
+    @property
+    def _wrote_without_times(self) -> bool:
+        """Whether more lines without a time came than those that belong to the last one with it."""
+        return self._undated > self._most_undated
+
+    @property
+    def lived(self) -> float | None:
+        """When the last line was written that is about no end; infinite if it has no time, None if none has."""
+        return math.inf if self._lived is not None and self._wrote_without_times else self._lived
 
     def wrote_s(self, event: Event) -> float:
         """For how long its rank continued to write after an event."""

@@ -22,6 +22,7 @@ from clusterproof.plugins.case import (
 )
 from clusterproof.plugins.case.by_words import verdict_by_messages
 from clusterproof.plugins.case.first_event import Candidate, candidates
+from clusterproof.plugins.case.node_log import BOOTED
 from clusterproof.plugins.case.relevance import confirms, dated, rank_of, relevant, undated
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.catalog.causes import (
@@ -70,6 +71,7 @@ def _outlived(case: Collected) -> Iterator[str]:
 def _by_evidence(case: Collected) -> CaseVerdict | None:
     """By the nodes' own logs from the time in which the job ended; None if they show nothing."""
     facts = [fact for fact in relevant(dated(case), case) if fact.cause != NETWORK or not _is_explained(case)]
+    facts = _without_boots_of_broken(facts)
     if not facts:
         return _by_undated(case)
     first = facts[0]
@@ -91,6 +93,12 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
     if contested:
         return of_contest(contested[0], first)
     return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)), is_alone=not outlived)
+
+
+def _without_boots_of_broken(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts without boots of nodes whose hardware failed: its fault says more, also if it was logged later."""
+    broken = {fact.node for fact in facts if fact.cause == HARDWARE}
+    return [fact for fact in facts if fact.words != BOOTED or fact.node not in broken]
 
 
 def _is_explained(case: Collected) -> bool:
