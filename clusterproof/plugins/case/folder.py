@@ -31,7 +31,7 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
-from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
@@ -237,25 +237,8 @@ class Reader:
         elif is_log:
             log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut)
         else:
-            self._results(path, name)
+            results.read_file(path, self.folder, name, self.builder, self.budget)
         return True
-
-    def _results(self, path: Path, name: str) -> None:
-        """Read a whole results file, line by line: a run of many nodes is long."""
-        invalid: list[int] = []
-        try:
-            with opened(path, self.folder) as file:
-                if doubt := distrust(path, os.fstat(file.fileno())):
-                    raise OSError(errno.EACCES, doubt)
-                for node, fact in results.read(results.lines(file, self.budget), name, invalid):
-                    self.builder.nodes_checked[node] = None
-                    self.builder.facts.extend(filter(None, (fact,)))
-            self.builder.count("file of results")
-            if invalid:
-                seen = f"{number_of(len(invalid), 'line')} that {'are' if invalid[1:] else 'is'} no result"
-                self.builder.lack(f"{name}: {seen}; expected one in JSON on each")
-        except OSError as wrong:
-            self.builder.lack(f"{name}: {wrong.strerror or wrong}")
 
     def take_output(self, path: Path, text: str) -> None:
         """Read an output file."""

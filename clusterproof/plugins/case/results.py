@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.catalog.causes import HARDWARE
-from clusterproof.plugins.core.opened import Budget
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 
@@ -34,6 +39,24 @@ def lines(file: BinaryIO, budget: Budget) -> Iterator[str]:
     while content := file.readline(LONGEST_LINE):
         budget.take(len(content))
         yield content.decode("utf-8", "replace")
+
+
+def read_file(path: Path, root: Path, name: str, builder: CaseBuilder, budget: Budget) -> None:
+    """Add a whole results file, line by line: a run of many nodes is long."""
+    invalid: list[int] = []
+    try:
+        with opened(path, root) as file:
+            if doubt := distrust(path, os.fstat(file.fileno())):
+                raise OSError(errno.EACCES, doubt)
+            for node, fact in read(lines(file, budget), name, invalid):
+                builder.nodes_checked[node] = None
+                builder.facts.extend(filter(None, (fact,)))
+        builder.count("file of results")
+        if invalid:
+            seen = f"{number_of(len(invalid), 'line')} that {'are' if invalid[1:] else 'is'} no result"
+            builder.lack(f"{name}: {seen}; expected one in JSON on each")
+    except OSError as wrong:
+        builder.lack(f"{name}: {wrong.strerror or wrong}")
 
 
 def read(text: Iterable[str], source: str, invalid: list[int] | None = None) -> Iterator[tuple[str, Fact | None]]:
