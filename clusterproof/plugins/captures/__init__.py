@@ -148,10 +148,16 @@ def _by_name(files: Iterable[Path], root: Path, strays: list[str]) -> dict[str, 
 
 
 def are_of_nodes(names: Iterable[str], least: int = 2) -> bool:
-    """Whether these, of which there are at least so many, differ only in numbers, and are not counted from 0."""
+    """Whether these, of which there are at least so many, differ only in numbers, and are no other things' names."""
     names = set(names)
     is_alike = len({_NUMBER.sub("0", name) for name in names}) == 1
-    return is_alike and len(names) >= least and not any(map(_FROM_ZERO.fullmatch, names))
+    return is_alike and len(names) >= least and all(map(_may_be_of_node, names))
+
+
+def _may_be_of_node(name: str) -> bool:
+    """Whether it is no number or version, of no run, and not the first of what is counted from 0."""
+    is_other = _OF_RUN.fullmatch(name) or _FROM_ZERO.fullmatch(name)
+    return bool(_OF_NODE.fullmatch(name) or _ADDRESS.fullmatch(name)) and not is_other
 
 
 def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
