@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
@@ -65,7 +66,7 @@ def _require_whole(node: Node, folder: LogFolder) -> None:
             )
     if folder.unread:
         incomplete(
-            f"{folder.unread} folders in {_path(folder)} could not be read{node.if_denied}",
+            f"{number_of(folder.unread, 'folder')} in {_path(folder)} could not be read{node.if_denied}",
             cause="logs could not be read",
         )
 

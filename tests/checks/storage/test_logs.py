@@ -43,6 +43,7 @@ def mounts(*paths: str) -> dict[str, Any]:
         ([logs(unread=2)], INCOMPLETE, "concern: /var/log takes at least 20.0 GiB"),
         ([logs(kib=0, is_cut=True), logs("/var/crash")], INCOMPLETE, "concern: /var/crash takes 20.0 GiB"),
         ([logs(kib=0, unread=2)], INCOMPLETE, "2 folders in /var/log could not be read"),
+        ([logs(kib=0, unread=1)], INCOMPLETE, "1 folder in /var/log could not be read"),
         (
             [logs(kib=2 * GIB, is_cut=True)],
             INCOMPLETE,
