@@ -74,6 +74,23 @@ def test_a_folder_for_each_node(tmp_path: Path) -> None:
         (["ethtool-eth1.txt", "ethtool-eth2.txt"], {"cap": ["ethtool-eth1.txt", "ethtool-eth2.txt"]}),
         (["dmesg-boot1.txt", "dmesg-boot2.txt"], {"cap": ["dmesg-boot1.txt", "dmesg-boot2.txt"]}),
         (["dmesg.txt", "nccl-gpu1.log", "nccl-gpu2.log"], {"cap": ["dmesg.txt", "nccl-gpu1.log", "nccl-gpu2.log"]}),
+        (
+            ["nvidia-bug-report-gpu001.log.gz", "ibv_devinfo_gpu002.txt"],
+            {"gpu001": ["nvidia-bug-report-gpu001.log.gz"], "gpu002": ["ibv_devinfo_gpu002.txt"]},
+        ),
+        *(
+            (files, {"cap": files})
+            for files in (
+                ["kern.log.1.gz", "kern.log.2.gz"],
+                ["nvidia-bug-report-20261130.log.gz", "nvidia-bug-report-20261201.log.gz"],
+                ["dcgmi-diag-r1.txt", "dcgmi-diag-r3.txt"],
+                ["dmesg-20261130T1000.txt", "dmesg-20261201T1000.txt"],
+                ["nccl-allreduce-16g.log", "nccl-allreduce-32g.log"],
+                ["nccl_test_2nodes.log", "nccl_test_4nodes.log"],
+                ["nccl-rank1.log", "nccl-rank2.log"],
+                ["rdma-port1.txt", "rdma-port2.txt"],
+            )
+        ),
     ],
 )
 def test_files_side_by_side_are_of_the_nodes_that_all_their_names_have_or_of_one(

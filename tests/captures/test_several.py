@@ -201,6 +201,10 @@ def test_a_file_of_several_nodes_that_is_too_long_is_refused_and_not_cut(
         titled("=== {} ===", ("mlx5_1", WELL), ("mlx5_2", WELL)),
         titled("=== {} ===", ("before", WELL), ("after2", WELL)),
         f"loop1\nloop2\n{WELL}",
+        f"$ nproc\n96\n$ dmesg\n{ILL}$ cat /proc/sys/vm/swappiness\n60\n$ dmesg\n{WELL}",
+        f"$ cat /sys/module/nvidia/version\n570.133.20\n{ILL}$ cat /sys/module/efa/version\n2.10.0\n{WELL}",
+        titled("### {} ###", ("1", ILL), ("2", WELL)),
+        titled("=== {} ===", ("run1", ILL), ("run2", WELL)),
     ],
 )
 def test_what_only_looks_like_names_of_nodes_makes_none(text: str, tmp_path: Path) -> None:

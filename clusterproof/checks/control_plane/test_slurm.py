@@ -61,7 +61,7 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
 
     A job that needs all of them waits. A node drained by clusterproof's own health check is a concern: its reason says
     which check failed. A node that is powered down to save power, or powering up, is neither: a job has it powered up.
-    Jobs start in no partition that is DOWN, DRAIN or INACTIVE.
+    No job starts in a partition that is DOWN or INACTIVE, and one that is DRAIN takes no new jobs.
 
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume), or open the partition (scontrol update partitionname=PARTITION state=up).

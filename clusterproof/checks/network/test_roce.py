@@ -141,7 +141,7 @@ def evaluate_index(variable: str, index: int, rails: Sequence[RocePort]) -> None
     """A concern if jobs are told to use a GID that is not there, or of version 1, on a port with a routable one."""
     elsewhere: dict[str, str] = {}
     for label, own, types in each(rails, lambda port: (port.label, port.gid_v2, dict(map(_of_gid, port.gids)))):
-        if index < MAX_GIDS and own != NO_GID and types.get(index) != ROCE_V2:
+        if own != NO_GID and types.get(index) != ROCE_V2:
             elsewhere[label] = own
     seen = f"{variable} is the index of no RoCE v2 address of {listed(list(elsewhere))}"
     concern_if(elsewhere, f"{seen}; expected {' or '.join(sorted(set(elsewhere.values())))}, or no such variable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -83,18 +84,21 @@ def _nics(node: Node) -> list[PciDevice]:
 
 
 def _is_used(node: Node, device: PciDevice) -> bool:
-    """Whether it connects nodes: by its vendor, or as its model has an active RDMA port. Raises Incomplete."""
-    return device.is_nic or (device.is_spare_port and device.model in _models_in_use(node))
+    """Whether it connects nodes: by its vendor, or as its model has the fastest RDMA ports. Raises Incomplete."""
+    return device.is_nic or (device.is_spare_port and device.model in _fastest_models(node))
 
 
-def _models_in_use(node: Node) -> set[str]:
-    """The models of RDMA devices that are known to have an active port."""
-    models = set()
+def _fastest_models(node: Node) -> set[str]:
+    """The models of RDMA devices with the fastest active ports; of those that are active at an unknown rate, too."""
+    rates: dict[str, float] = {}
     for device in readings(node, "ib_devices")[0].get("ib_devices", ()):
         reading, _ = readings(device, "model", "ports")
-        is_active = any(readings(port, "is_active")[0].get("is_active") for port in reading.get("ports", ()))
-        models |= {reading["model"]} if is_active and "model" in reading else set()
-    return models
+        ports = [readings(port, "is_active", "gbps")[0] for port in reading.get("ports", ())]
+        active = [port.get("gbps", math.inf) for port in ports if port.get("is_active")]
+        if active and "model" in reading:
+            rates[reading["model"]] = max(*active, rates.get(reading["model"], 0.0))
+    fastest = max((rate for rate in rates.values() if rate < math.inf), default=0.0)
+    return {model for model, rate in rates.items() if rate >= fastest}
 
 
 def _known_nics(node: Node) -> Iterator[tuple[str, PciDevice]]:

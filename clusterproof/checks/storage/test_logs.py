@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
@@ -22,8 +23,9 @@ def test_log_growth(node: Node) -> None:
     """Space taken by logs.
 
     Logs and crash dumps that nothing limits grow until their file system is full, which mostly is the root volume. What
-    counts is the space on the disk; no link is followed, and other file systems below are left out. It is a concern at
-    most, because users can write to logs, too.
+    counts is the space on the disk; no link is followed, and other file systems below are left out. A file system that
+    is mounted for logs alone may fill with them: storage.space says how full it is. It is a concern at most, because
+    users can write to logs, too.
 
     Remedy (clean up): See in the largest files what writes so much, and stop it. Shrink the journal (journalctl
     --vacuum-size=1G) and limit it (SystemMaxUse in journald.conf), have logrotate rotate the other logs (maxsize), and
@@ -40,17 +42,18 @@ def test_log_growth(node: Node) -> None:
 
 
 def _evaluate(node: Node, folder: LogFolder) -> None:
-    """A concern where a folder takes too much of its file system."""
+    """A concern where a folder takes too much of a file system that is not mounted for it."""
     path, kib, total_kib = _path(folder), folder.kib, folder.total_kib
     most_percent, least_gib = node.threshold("logs.used_concern_percent"), node.threshold("logs.least_concern_gib")
     if not total_kib:
         incomplete(f"the file system of {path} does not report its size")
     percent = 100 * kib / total_kib
+    if percent < most_percent or kib < least_gib * KIB_IN_GIB or path in node.mount_points:
+        return
     at_least = "at least " if any(readings(folder, "unread", "is_cut")[0].values()) else ""
-    concern_if(
-        percent >= most_percent and kib >= least_gib * KIB_IN_GIB,
+    concern(
         f"{path} takes {at_least}{_size(kib)}, {percent:.0f} % of its file system{_largest(folder)}"
-        f"; expected less than {most_percent:g} %, or {least_gib:g} GiB",
+        f"; expected less than {most_percent:g} %, or {least_gib:g} GiB"
     )
 
 
@@ -63,7 +66,7 @@ def _require_whole(node: Node, folder: LogFolder) -> None:
             )
     if folder.unread:
         incomplete(
-            f"{folder.unread} folders in {_path(folder)} could not be read{node.if_denied}",
+            f"{number_of(folder.unread, 'folder')} in {_path(folder)} could not be read{node.if_denied}",
             cause="logs could not be read",
         )
 
@@ -76,7 +79,7 @@ def _largest(folder: LogFolder) -> str:
     """The largest files, as far as they are known."""
     files = [*each(known(lambda: folder.largest, ()), lambda file: (file.path, file.kib))]
     named = ", ".join(f"{path} ({_size(kib)})" for path, kib in files if kib)
-    return named and f", most of it in {named}"
+    return named and f"; the largest files are {named}"
 
 
 def _size(kib: int) -> str:

@@ -218,7 +218,7 @@ def _mounted_as(node: Node, cache: LustreCache) -> str:
     """Where the file system is mounted, and its name, as far as they are known."""
     name = readings(cache, "file_system")[0].get("file_system", "a file system")
     read = [readings(mount, "path", "source")[0] for mount in readings(node, "mounts")[0].get("mounts", ())]
-    paths = [row["path"] for row in read if "path" in row and f"{row.get('source', '')}/".find(f":/{name}/") >= 0]
+    paths = [row["path"] for row in read if "path" in row and f":/{name}/" in f"{row.get('source', '')}/"]
     return f"{', '.join(paths)} ({name})" if paths else name
 
 

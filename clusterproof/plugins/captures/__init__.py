@@ -30,10 +30,18 @@ _OUTPUTS = re.compile(
 _ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _KIND = re.compile(r"\.(?:txt|log|csv|xml|json|out|gz)$", re.IGNORECASE)
 _SEPARATORS = "._-"
-_OPTION = re.compile(r"(?:[qxselmnvtkahrpi]|nn|vvv?|all|out(?:put)?)(?=[._-]|$)", re.IGNORECASE)  # of the command
-_OF_NODE = re.compile(r"(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z])[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
+_OPTION = re.compile(  # of the command, or what it prints
+    r"(?:[qxselmnvtkahrpi]|nn|vvv?|all|out(?:put)?|report|log|diag|health|test|devinfo|devices|failed|status|list)"
+    r"(?=[._-]|$)",
+    re.IGNORECASE,
+)
+_OF_NODE = re.compile(r"(?=[\w.-]*\d)[A-Za-z][\w.-]{0,252}", re.ASCII)
 OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|en[ops]\w+|rdmap\d+s\d+")
-_OF_RUN = re.compile(r"(?:run|test|boot|day|try|part|step|pass|iter|round|v|t)[_-]?\d+", re.IGNORECASE)
+_OF_RUN = re.compile(  # runs and parts of one node; and amounts at the end, as `allreduce-16g`
+    r"(?:run|test|boot|day|try|attempt|job|part|step|pass|iter|round|rank|port|link|level|b|r|t|v)[_-]?\d+"
+    r"|.*\d[a-z]{1,5}",
+    re.IGNORECASE,
+)
 _FROM_ZERO = re.compile(r"[A-Za-z]{1,40}[_-]?0")  # what is counted like this are devices
 
 
@@ -148,10 +156,16 @@ def _by_name(files: Iterable[Path], root: Path, strays: list[str]) -> dict[str, 
 
 
 def are_of_nodes(names: Iterable[str], least: int = 2) -> bool:
-    """Whether these, of which there are at least so many, differ only in numbers, and are not counted from 0."""
+    """Whether these, of which there are at least so many, differ only in numbers, and are no other things' names."""
     names = set(names)
     is_alike = len({_NUMBER.sub("0", name) for name in names}) == 1
-    return is_alike and len(names) >= least and not any(map(_FROM_ZERO.fullmatch, names))
+    return is_alike and len(names) >= least and all(map(_may_be_of_node, names))
+
+
+def _may_be_of_node(name: str) -> bool:
+    """Whether it is no number or version, of no run or part, and not the first of what is counted from 0."""
+    is_other = _OF_RUN.fullmatch(name) or _FROM_ZERO.fullmatch(name)
+    return bool(_OF_NODE.fullmatch(name) or _ADDRESS.fullmatch(name)) and not is_other
 
 
 def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:

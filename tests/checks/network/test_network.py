@@ -227,6 +227,14 @@ def test_a_rail_of_another_vendor_is_judged_where_its_port_is_in_use(state: str,
     assert (result.verdict, message in result.message) == (says, True), result.message
 
 
+@pytest.mark.parametrize(("rate", "says"), [("25 Gb/sec (1X EDR)", PASS), ("unknown", CONCERN)])
+def test_an_adapter_of_the_board_that_is_slower_than_the_rails_is_none_of_them(rate: str, says: Verdict) -> None:
+    rail, slow = mlx5(0, port()), port(rate=rate, link_layer="Ethernet")
+    board = {**mlx5(1, slow), "name": "bnxt_re0", "vendor": "14e4", "device": "1750"}
+    nics = [nic(1, **WHOLE), nic(2, 4, **OF_BROADCOM, **WHOLE)]
+    assert verdict("network.nic_link", {"pci": {"devices": nics}, **rdma(rail, board)}).verdict is says
+
+
 @pytest.mark.parametrize(
     ("check", "own", "words"),
     [

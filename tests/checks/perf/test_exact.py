@@ -139,6 +139,20 @@ def test_a_type_that_the_only_gpu_of_every_node_has_wrong_each_time_is_a_matter_
         assert "float16: wrong each time on every GPU of 3 nodes (first lane 9 of 32" in result.message
 
 
+def test_a_node_whose_products_are_unread_has_none_wrong_where_all_others_have() -> None:
+    values: dict[str, dict[str, Any]] = {}
+    for number, errors in enumerate(((STUCK,), (STUCK,), (STUCK,), ()), 1):
+        printed = json.loads(exact(on_gpu(0, "float16", *errors)))["gpus"]
+        values[f"gpu{number:03}"] = {"gpus": 1, **ran(json.dumps({**printed, "gpus": printed["gpus"][:1]}))}
+    report = json.loads(values["gpu004"]["output"])
+    for of_type in report["gpus"][0]["types"]:
+        of_type["products"] = "some"
+    values["gpu004"]["output"] = json.dumps(report)
+    result = evaluated("gpu.gpu_exact", "gpu_exact", values, gpus=1, name="gpu004")
+    assert result.verdict is Verdict.INCOMPLETE
+    assert "broke" not in result.message
+
+
 @pytest.mark.parametrize("count", [0, "some", None])
 def test_what_is_described_as_wrong_counts_whatever_number_is_given(count: object) -> None:
     def counted(report: dict[str, Any]) -> None:

@@ -10,12 +10,14 @@ from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
+from tests.checks.storage.given import mount
 
 PASS, CONCERN, INCOMPLETE, NA = Verdict.PASS, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 GIB = 1024 * 1024
 LARGEST = [{"path": "/var/log/syslog", "kib": 15 * GIB}, {"path": "/var/log/a b", "kib": 512 * 1024}]
 SEEN = (
-    "/var/log takes 20.0 GiB, 20 % of its file system, most of it in /var/log/syslog (15.0 GiB), /var/log/a_b (512 MiB)"
+    "/var/log takes 20.0 GiB, 20 % of its file system; the largest files are /var/log/syslog (15.0 GiB), "
+    "/var/log/a_b (512 MiB)"
 )
 
 
@@ -23,6 +25,10 @@ def logs(path: str = "/var/log", kib: int = 20 * GIB, **more: Any) -> dict[str, 
     """A folder of logs that takes a fifth of a file system of 100 GiB."""
     whole = {"unread": 0, "is_cut": False, "total_kib": 100 * GIB}
     return {"name": path, "kib": kib, "largest": LARGEST, **whole, **more}
+
+
+def mounts(*paths: str) -> dict[str, Any]:
+    return {"mounts": [mount(path) for path in paths], "fstab": []}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +43,7 @@ def logs(path: str = "/var/log", kib: int = 20 * GIB, **more: Any) -> dict[str, 
         ([logs(unread=2)], INCOMPLETE, "concern: /var/log takes at least 20.0 GiB"),
         ([logs(kib=0, is_cut=True), logs("/var/crash")], INCOMPLETE, "concern: /var/crash takes 20.0 GiB"),
         ([logs(kib=0, unread=2)], INCOMPLETE, "2 folders in /var/log could not be read"),
+        ([logs(kib=0, unread=1)], INCOMPLETE, "1 folder in /var/log could not be read"),
         (
             [logs(kib=2 * GIB, is_cut=True)],
             INCOMPLETE,
@@ -50,12 +57,26 @@ def logs(path: str = "/var/log", kib: int = 20 * GIB, **more: Any) -> dict[str, 
     ],
 )
 def test_logs_take_a_small_share_of_their_file_system(folders: Any, verdict: Verdict, message: str) -> None:
-    expect(result_of("storage.log_growth", node("gpu001", logs={"folders": folders})), verdict, message)
+    recorded = node("gpu001", logs={"folders": folders}, mounts=mounts("/"))
+    expect(result_of("storage.log_growth", recorded), verdict, message)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "verdict", "message"),
+    [
+        (mounts("/", "/var/log"), PASS, ""),
+        (mounts("/", "/var"), CONCERN, SEEN),
+        (Collected(Status.TIMED_OUT, detail="a file server hangs"), INCOMPLETE, "a file server hangs"),
+    ],
+)
+def test_logs_may_fill_a_file_system_that_is_mounted_for_them(mounts: Any, verdict: Verdict, message: str) -> None:
+    recorded = node("gpu001", logs={"folders": [logs()]}, mounts=mounts)
+    expect(result_of("storage.log_growth", recorded), verdict, message)
 
 
 def test_what_was_seen_of_a_folder_counts_where_the_other_hangs() -> None:
     names = [{"name": "/var/log"}, {"name": "/var/crash"}]
     hung = Collected(Status.TIMED_OUT, {"folders": [logs()], "all_folders": names}, detail="/var/crash: no answer")
-    result = result_of("storage.log_growth", node("gpu001", logs=hung))
+    result = result_of("storage.log_growth", node("gpu001", logs=hung, mounts=mounts("/")))
     expect(result, INCOMPLETE, "/var/crash: no answer")
     assert SEEN in result.message

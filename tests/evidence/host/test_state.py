@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.running import Running
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.host import collect_jobs as jobs
+from clusterproof.plugins.evidence.host import collect_platform
 from tests.builders import recordings as recorded
-from tests.builders.evaluated import results
+from tests.builders.evaluated import among, results
 from tests.builders.probed import host_root, read_under, value
 from tests.testbed.host_faults import with_clock, with_frequency_policies, with_policy
 from tests.testbed.needs import needs_nodes
@@ -42,6 +44,13 @@ def jobs_before(root: Path, hangs: str, monkeypatch: pytest.MonkeyPatch) -> Node
     folder = host_root(root, files)
     for pid in (7, 8, 9):
         os.chown(folder / f"proc/{pid}", 1000, 1000)
+    return recorded.node("gpu001", boot=recorded.boot(), jobs=sent_before(hangs, folder, jobs.read, monkeypatch))
+
+
+def sent_before(
+    hangs: str, folder: Path, collect: Callable[[Node], object], monkeypatch: pytest.MonkeyPatch
+) -> Collected:
+    """What a collector has sent when that file hangs."""
     node, kept, read = Node(str(folder)), Running.__new__(Running), Node.read
     kept._so_far = {}
 
@@ -53,8 +62,21 @@ def jobs_before(root: Path, hangs: str, monkeypatch: pytest.MonkeyPatch) -> Node
     monkeypatch.setattr(Node, "read", read_or_hang)
     monkeypatch.setattr(node, "so_far", kept._keep)
     with pytest.raises(Hung):
-        jobs.read(node)
-    return recorded.node("gpu001", boot=recorded.boot(), jobs=Collected(Status.TIMED_OUT, kept._so_far, "it hangs"))
+        collect(node)
+    return Collected(Status.TIMED_OUT, kept._so_far, "it hangs")
+
+
+@needs_nodes
+def test_a_bmc_that_does_not_answer_hides_nothing_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bmc = "sys/devices/platform/ipmi_bmc.0/firmware_revision"  # the kernel asks the BMC for it, and waits
+    folder = host_root(tmp_path, {"sys/class/dmi/id/sys_vendor": "NVIDIA\n", bmc: "6.10\n"})
+    platform = sent_before(f"/{bmc}", folder, collect_platform.read, monkeypatch)
+    read = among(recorded.node("gpu001", platform=platform)).platform
+    assert read.vendor == "NVIDIA"
+    with pytest.raises(Incomplete, match="it hangs"):
+        read.bmc  # noqa: B018
 
 
 @needs_nodes

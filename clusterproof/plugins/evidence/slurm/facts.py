@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
 
 NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes but cannot take steps
 COMPLETING = "completing"  # ended, except for what is still ending on its nodes
-OPEN = "UP"  # the state of a partition in which jobs start
+OPEN = "UP"  # the state of a partition that takes jobs and starts them
 MAX_STATE, MAX_NAMES = 20, 200  # characters
 LISTED_WITH_REASON = "DOWN OR DRAINED"  # the states in the output of sinfo -R, which lists no others
 POWERED_DOWN = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"})
@@ -175,7 +175,7 @@ class SlurmCluster(Reported):
         return tuple(node for node in self.nodes if node.name in wanted or not partitions.isdisjoint(node.partitions))
 
     def nodes_in_closed_partitions(self, names: Iterable[str]) -> Mapping[str, list[str]]:
-        """Those of these nodes that are only in partitions that start no jobs, by their states. Raises Incomplete."""
+        """These nodes, as far as none of their partitions is UP, by the states of those. Raises Incomplete."""
         wanted = frozenset(names)
         states = {partition.name: partition.state for partition in self.partitions}
         closed: dict[str, list[str]] = {}
