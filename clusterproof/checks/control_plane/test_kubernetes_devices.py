@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import (
     Incomplete,
@@ -207,7 +207,7 @@ def test_k8s_compute_domains(cluster: ClusterFacts) -> None:
     faults = [fault for found in each(settled, _domain_faults) for fault in found]
     concern_if(faults, f"{listed(faults)}; expected every node's IMEX daemon Ready, in a clique")
     if left_out := cluster.compute_domains_left_out:
-        incomplete(f"{left_out} more compute domains were not checked; expected at most {len(domains)}")
+        incomplete(f"{number_of(left_out, 'more compute domain')} not checked; expected at most {len(domains)}")
     if not domains:
         not_applicable("no workload has a compute domain")
 

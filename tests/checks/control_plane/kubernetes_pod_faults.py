@@ -144,7 +144,7 @@ POD_FAULTS = (
         "more compute domains than were looked at",
         lambda reports: reports.kubernetes["k8s_compute_domains"].update(left_out=2),
         {"k8s_compute_domains": INCOMPLETE},
-        "2 more compute domains were not checked; expected at most 1",
+        "2 more compute domains not checked; expected at most 1",
     ),
     KubernetesFault(
         "a flavor that matches no node",
