@@ -50,7 +50,10 @@ def test_what_is_put_together_at_run_time_is_explained_as_far_as_it_is_known(nam
 
 def test_a_command_is_not_broken_in_the_middle_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert "--query-gpu=name,vbios_version,memory.total,enforced.power.limit" in explain(["gpu.gpu_uniform"])[1]
+    query = (
+        "--query-gpu=index,name,vbios_version,memory.total,enforced.power.limit,power.default_limit,clocks.max.graphics"
+    )
+    assert f"{query},mig.mode.current,pcie.link.gen.max,pcie.link.width.max" in explain(["gpu.gpu_uniform"])[1]
 
 
 def test_a_threshold_is_explained_with_its_value_its_unit_and_its_source() -> None:
