@@ -8,6 +8,7 @@ from tests.testbed.node import with_tmpfs
 
 MIB = 1024 * 1024
 SMALL = Policy(thresholds={"logs.least_concern_gib": 8 / 1024})  # this machine need not hold 10 GiB of logs
+MUCH_USED = Policy(thresholds={**SMALL.thresholds, "logs.used_concern_percent": 0})  # this machine's disk may be empty
 NOISE = f"""
 mkdir /srv/log && rm -r /var/log && ln -s /srv/log /var/log
 dd if=/dev/zero of=/var/log/syslog bs={MIB} count=20 2>/dev/null
@@ -16,6 +17,7 @@ echo ready
 """
 ENTRIES = """
 mkdir /var/log/pods
+dd if=/dev/zero of=/var/image bs=1M count=20 2>/dev/null
 for ten in 0 1 2 3 4 5 6 7 8 9; do (cd /var/log/pods; seq -f "$ten.%g" 1000 | xargs touch); done
 echo ready
 """
@@ -35,5 +37,6 @@ FAULTS = (
         {"storage.log_growth": INCOMPLETE},
         "/var/log has more than 8,192 entries, or its disk is slow",
         beside=ENTRIES,
+        policy=MUCH_USED,
     ),
 )

@@ -23,7 +23,7 @@ SEEN = (
 
 def logs(path: str = "/var/log", kib: int = 20 * GIB, **more: Any) -> dict[str, Any]:
     """A folder of logs that takes a fifth of a file system of 100 GiB."""
-    whole = {"unread": 0, "is_cut": False, "total_kib": 100 * GIB}
+    whole = {"unread": 0, "is_cut": False, "total_kib": 100 * GIB, "used_kib": 50 * GIB}
     return {"name": path, "kib": kib, "largest": LARGEST, **whole, **more}
 
 
@@ -59,6 +59,18 @@ def mounts(*paths: str) -> dict[str, Any]:
 def test_logs_take_a_small_share_of_their_file_system(folders: Any, verdict: Verdict, message: str) -> None:
     recorded = node("gpu001", logs={"folders": folders}, mounts=mounts("/"))
     expect(result_of("storage.log_growth", recorded), verdict, message)
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "total_gib", "verdict"),
+    [(19, 100, PASS), (20, 100, INCOMPLETE), (9, 20, PASS), (10, 20, INCOMPLETE), (None, 100, INCOMPLETE)],
+)
+def test_logs_of_a_file_system_that_is_little_used_need_not_be_read_whole(
+    used_gib: int | None, total_gib: int, verdict: Verdict
+) -> None:
+    used_kib = used_gib and used_gib * GIB
+    folder = logs(kib=0, is_cut=True, unread=1, used_kib=used_kib, total_kib=total_gib * GIB)
+    assert result_of("storage.log_growth", node("gpu001", logs={"folders": [folder]})).verdict is verdict
 
 
 @pytest.mark.parametrize(

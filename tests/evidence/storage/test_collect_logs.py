@@ -23,9 +23,9 @@ NOTHING: dict[str, Any] = {"kib": 0, "largest": [], "unread": 0, "is_cut": False
 
 
 def seen(folder: Path) -> list[dict[str, Any]]:
-    """The folders as reported, without the size of this machine's file system."""
+    """The folders as reported, without the sizes of this machine's file system."""
     folders = read_under(folder, "logs")["folders"]
-    assert all(entry.pop("total_kib") > 0 for entry in folders)
+    assert all(0 <= entry.pop("used_kib") <= entry.pop("total_kib") for entry in folders)
     return list(folders)
 
 

@@ -1,10 +1,10 @@
 """How much logs and crash dumps take of their file systems, and the largest files: /var/log, /var/crash.
 
 `{"folders": [{"name": "/var/log", "kib": 961200, "largest": [{"path": "/var/log/syslog.1", "kib": 402112}],
-"unread": 0, "is_cut": false, "total_kib": 264212084}]}`. `kib` is the disk space of the entries looked at, `largest`
-are the three largest files, `unread` is the number of folders that may not be read or are nested too deeply. `is_cut`:
-there are more than 8,192 entries, or the time was over. `total_kib` is the size of the file system. No link is
-followed, and no other file system entered.
+"unread": 0, "is_cut": false, "total_kib": 264212084, "used_kib": 31457280}]}`. `kib` is the disk space of the entries
+looked at, `largest` are the three largest files, `unread` is the number of folders that may not be read or are nested
+too deeply. `is_cut`: there are more than 8,192 entries, or the time was over. `total_kib` is the size of the file
+system, `used_kib` what is in use. No link is followed, and no other file system entered.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def _folder(node: Node, path: str) -> dict[str, object]:
         "unread": unread,
         "is_cut": is_cut,
         "total_kib": sizes.f_blocks * sizes.f_frsize // 1024,
+        "used_kib": (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize // 1024,
     }
 
 

@@ -25,6 +25,7 @@ class LogFolder(Reported):
     unread = Field(integer)  # folders in it
     is_cut = Field(boolean)  # there are more entries than were looked at
     total_kib = Field(integer)  # of the file system
+    used_kib = Field(integer)  # of it, by whatever is on it
 
 
 log_folders = list_collected_as("logs", "folders", LogFolder)
