@@ -16,6 +16,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.file import DEMO
+from clusterproof.reports import formats
 from clusterproof.reports.formats.markdown import MAX_EACH, annotation_lines
 from tests.builders.runs import ROOT
 from tests.reports.reported import HOSTILE, of_each_verdict, result
@@ -86,3 +87,14 @@ def test_what_a_node_says_is_no_command_however_its_lines_are_folded(words: tupl
     assert "add-mask" in ran.stdout, ran.stdout + ran.stderr
     assert LINE.search(ran.stdout)
     assert not COMMAND.search(ran.stdout)
+
+
+def test_of_a_summary_that_github_would_not_show_its_beginning_is_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "job.md"))
+    monkeypatch.setattr(formats, "MAX_JOB_SUMMARY", 15)
+    (tmp_path / "summary.md").write_text("# one\n\n- ✅\n- ✅\n")
+    formats.add_to_job(tmp_path / "summary.md")
+    note = "_Only the beginning, as GitHub shows no more; all of it is in summary.md of the report._\n\n"
+    assert (tmp_path / "job.md").read_text() == f"{note}# one\n\n- ✅\n"

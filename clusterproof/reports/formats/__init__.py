@@ -58,19 +58,24 @@ def write_report(folder: Path, run: Run) -> None:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
     try:
-        _add_to_job(folder / SUMMARY)
+        add_to_job(folder / SUMMARY)
     except OSError as problem:
         problems.append(problem)
     if problems:
         raise problems[0]
 
 
-def _add_to_job(summary: Path) -> None:
-    """Append it to a GitHub job's summary, if running there. Raises OSError."""
+def add_to_job(summary: Path) -> None:
+    """Append it to a GitHub job's summary, if running there: its first lines, if it is too long. Raises OSError."""
     job_summary = os.environ.get(JOB_SUMMARY)
-    if job_summary and summary.stat().st_size <= MAX_JOB_SUMMARY:
-        with Path(job_summary).open("ab") as file:
-            file.write(summary.read_bytes())
+    if not job_summary:
+        return
+    text = summary.read_bytes()
+    if len(text) > MAX_JOB_SUMMARY:
+        note = f"_Only the beginning, as GitHub shows no more; all of it is in {SUMMARY} of the report._\n\n"
+        text = note.encode() + text[: text.rfind(b"\n", 0, MAX_JOB_SUMMARY) + 1]
+    with Path(job_summary).open("ab") as file:
+        file.write(text)
 
 
 def write_whole(path: Path, text: str) -> None:
