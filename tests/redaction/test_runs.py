@@ -20,7 +20,7 @@ def names_in(folder: Path) -> set[str]:
     keys = "node|hostname|serial|uuid|boot_id|name|instance_id|image_id"
     names = set(re.findall(rf'"(?:{keys})": "([^"]+)"', "".join(texts)))
     names |= set(re.findall(r"\b10\.\d+\.\d+\.\d+\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "".join(texts)))
-    devices = re.compile(r"rdmap\d+s0|NVIDIA .*|[a-z]+\d{0,2}|nvme\dn1|C\d|POLL|nvidia-\w+|0+|[0-]+")
+    devices = re.compile(r"rdmap\d+s0|NVIDIA .*|[a-z]+\d{0,2}|nvme\dn1|C\d|POLL|nvidia-\w+|0+|[0-]+|/var/(log|crash)")
     return {name.removeprefix("GPU-") for name in names if not devices.fullmatch(name) and name != "rdmap"}
 
 

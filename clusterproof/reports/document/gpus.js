@@ -104,7 +104,7 @@ function describeGpu(node, gpu, valuesOf) {
   if (node === undefined) return;
   const value = valuesOf(node)[gpu];
   if (value === undefined || value === null) {
-    return fill(document.getElementById("gpu-detail"), el("b", {}, within(data.nodes[node], 60)), " ", whyEmpty(node));
+    return fill(document.getElementById("gpu-detail"), el("b", {}, within(data.nodes[node], 60)), " ", whyEmpty(node, gpu, valuesOf(node)));
   }
   const others = data.gpus.map(([title, unit, , rows]) => [title, unit, data.pool[rows[node]][gpu]]);
   fill(document.getElementById("gpu-detail"), el("b", {}, within(data.nodes[node], 60) + " GPU " + gpu), " ",
@@ -123,9 +123,9 @@ function besidePeers(value) {
   return title + " " + words(value) + ": " + why + "; of " + count + " GPUs the middle is " + words(middle) + ", nine of ten from " + words(low) + " to " + words(high);
 }
 
-function whyEmpty(node) {
+function whyEmpty(node, gpu, values) {
   const found = checks.filter((check) => letterOf(check, node) === "I").map((check) => wordsOf(check, node)).filter(Boolean);
-  return "no GPU of it reported this" + (found.length ? ": " + within(found[0].split("\n")[0], 160) : "");
+  return (values.some((value) => value !== null) ? "GPU " + gpu + " did not report this" : "no GPU of it reported this") + (found.length ? ": " + within(found[0].split("\n")[0], 160) : "");
 }
 
 function drawLegend(step, unit) {
