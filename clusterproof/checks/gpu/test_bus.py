@@ -194,9 +194,10 @@ def evaluate_machine(node: Node) -> None:
         node.group.shared("GPU UUIDs", uuids),
         max(2, len(node.group.nodes) * node.threshold("group.majority")),
     )
-    known = [shared.get(uuid, ()) for uuid in uuids(node)]
     one_machine = {node.name, *node.same_machine}
-    of_others = [names for names in known if len(names) > 1 and (len(names) <= most or {*names} <= one_machine)]
+    reported = [shared.get(uuid, ()) for uuid in uuids(node)]
+    known = [names if len(names) <= most else one_machine.intersection(names) for names in reported]
+    of_others = [names for names in known if len(names) > 1]
     others = sorted({name for names in of_others for name in names} - {node.name})
     if not others:
         return

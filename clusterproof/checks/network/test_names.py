@@ -87,8 +87,13 @@ def test_address_unique(node: Node) -> None:
     most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
     one_machine = {node.name, *node.same_machine}
     sharing = {address: shared.get(address, ()) for address in sorted(naming.unique)}
-    is_one_for_all = all(len(names) > 1 and {*names} <= one_machine for names in sharing.values())
-    ours = {address: names for address, names in sharing.items() if is_one_for_all or 1 < len(names) <= most}
+    of_one = {address: [name for name in names if name in one_machine] for address, names in sharing.items()}
+    is_one_for_all = all(len(names) > 1 for names in of_one.values())
+    ours = {
+        address: names if len(names) <= most else of_one[address]
+        for address, names in sharing.items()
+        if len(names) > 1 and (is_one_for_all or len(names) <= most)
+    }
     seen = joined(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
     is_one = all({*names} <= one_machine for names in ours.values())
     why = ", with the same boot ID, so the same machine" if is_one else ""

@@ -186,14 +186,16 @@ def test_a_network_namespace_that_may_not_be_looked_at_is_not_called_another(tmp
     ],
 )
 def test_one_machine_under_all_names_of_a_group_is_a_concern(own: list[int], says: Verdict, words: str) -> None:
-    def evidence(name: str, *numbers: int) -> NodeEvidence:
+    def evidence(name: str, *numbers: int, boot_id: str = "one") -> NodeEvidence:
         addresses = [
             {"name": f"e{n}", "driver": "ena", "mac": f"0a:00:00:00:00:0{n}", "ipv4": f"10.0.0.{n}"}
             for n in (9, *numbers)
         ]
         naming = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": addresses, "duplicates": []}
-        return node(name, naming=naming, boot={"boot_id": "one"})
+        return node(name, naming=naming, boot={"boot_id": boot_id})
 
     nodes = [evidence(f"gpu00{n}", *own[n - 1 : n]) for n in (1, 2, 3, 4)]
-    result = evaluated.result_of("network.address_unique", *nodes)
-    assert (result.verdict, words in result.message) == (says, True), result.message
+    another = evidence("gpu009", *(own and [5]), boot_id="other")
+    for others in ([], [another]):  # which claims their addresses
+        result = evaluated.result_of("network.address_unique", *nodes, *others)
+        assert (result.verdict, words in result.message) == (says, True), result.message
