@@ -142,3 +142,9 @@ def test_a_process_that_does_not_answer_ncclras_is_named(tmp_path: Path) -> None
     assert [(lead.rank, lead.words) for lead in case.collected.leads] == [(5, "gave no answer to NCCL's RAS")]
     assert any("process 3487984 on 172.16.64.213, GPU 5, which" in words for words in case.collected.missing)
     assert case.verdict.nodes == ()
+
+
+@pytest.mark.parametrize("filling", ["\n", " ", "1 ", "Rank ", "#"])
+def test_no_file_of_a_job_that_begins_like_ncclras_takes_longer_than_its_length(tmp_path: Path, filling: str) -> None:
+    text = f"Communicators... (0.00s)\n{filling * (1_000_000 // len(filling))}"  # hours, if by its square
+    assert case_of(tmp_path, {"ras.txt": text}).collected.leads == ()

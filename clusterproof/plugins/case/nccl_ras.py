@@ -15,9 +15,7 @@ from clusterproof.plugins.core.message import number_of
 
 APART = 2  # operations by which a rank is behind
 _BEGINS = re.compile(r"(?m)^Communicators\.\.\. \(\d{1,9}\.\d{1,9}s\)\r?$")
-_TOTALS = re.compile(
-    r"(?m)^\s*(?:\d{1,9}(?:-\d{1,9})?\s+){4}(\d{1,9})\s*$"
-)  # nodes, processes, GPUs; all processes, GPUs
+_TOTALS = re.compile(r"\s*(?:\d{1,9}(?:-\d{1,9})?\s+){4}(\d{1,9})\s*")  # nodes, processes, GPUs; all processes, GPUs
 _GROUP = re.compile(r"\s*(\d{1,9})(?:\s+\d{1,9}(?:-\d{1,9})?){3}\s+(\d{1,9})\s+\d{1,9}\s+[A-Z]{2,20}\b")
 _COMMUNICATOR = re.compile(r"\s*#(\d{1,9})-\d{1,9} \(")
 _COUNTED = re.compile(r"\s*\d{1,9} ranks have (?:launched up to operation (\d{1,18})|not launched any operations)")
@@ -62,8 +60,9 @@ def read(text: str, name: str, builder: CaseBuilder) -> None:
 
 def _sizes(text: str) -> tuple[int | None, dict[int, int]]:
     """The job's GPUs, and by group of communicators the ranks in each."""
-    totals = _TOTALS.search(text)
-    groups = (found for line in text.splitlines() if (found := _GROUP.match(line)))
+    lines = text.splitlines()
+    totals = next(filter(None, map(_TOTALS.fullmatch, lines)), None)
+    groups = filter(None, map(_GROUP.match, lines))
     return int(totals[1]) if totals else None, {int(found[1]): int(found[2]) for found in groups}
 
 
