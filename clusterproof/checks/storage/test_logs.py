@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.storage.facts_logs import LogFolder, log_fold
 
 pytestmark = [mark.storage, mark.preflight]
 
+OPEN_TO_USERS = ("/var/crash",)  # any user may create files there, as many and as deep as they like
 KIB_IN_MIB = 1024
 KIB_IN_GIB = 1024 * 1024
 
@@ -73,17 +74,20 @@ def _is_much(node: Node, kib: int, total_kib: int) -> bool:
 
 
 def _require_whole(node: Node, folder: LogFolder) -> None:
-    """Incomplete where a folder was not looked at to its end."""
+    """Incomplete where a folder was not looked at to its end; a concern where any user can bring that about."""
+    path = _path(folder)
+    is_open = path in OPEN_TO_USERS
     with part:
         if folder.is_cut:
-            incomplete(
-                f"{_path(folder)} has more than {MAX_FILES:,} entries, or its disk is slow: the rest was not read"
-            )
+            seen = f"{path} has more than {MAX_FILES:,} entries, or its disk is slow: the rest was not read"
+            if is_open:
+                concern(f"{seen}; expected fewer")
+            incomplete(seen)
     if folder.unread:
-        incomplete(
-            f"{number_of(folder.unread, 'folder')} in {_path(folder)} could not be read{node.if_denied}",
-            cause="logs could not be read",
-        )
+        seen = f"{number_of(folder.unread, 'folder')} in {path} could not be read{node.if_denied}"
+        if is_open:
+            concern(f"{seen}; expected folders that can be")
+        incomplete(seen, cause="logs could not be read")
 
 
 def _path(folder: LogFolder) -> str:

@@ -42,6 +42,8 @@ def mounts(*paths: str) -> dict[str, Any]:
         ([logs(is_cut=True)], INCOMPLETE, "concern: /var/log takes at least 20.0 GiB"),
         ([logs(unread=2)], INCOMPLETE, "concern: /var/log takes at least 20.0 GiB"),
         ([logs(kib=0, is_cut=True), logs("/var/crash")], INCOMPLETE, "concern: /var/crash takes 20.0 GiB"),
+        ([logs(kib=0), logs("/var/crash", kib=0, is_cut=True)], CONCERN, "/var/crash has more than 8,192 entries"),
+        ([logs(kib=0), logs("/var/crash", kib=0, unread=1)], CONCERN, "1 folder in /var/crash could not be read"),
         ([logs(kib=0, unread=2)], INCOMPLETE, "2 folders in /var/log could not be read"),
         ([logs(kib=0, unread=1)], INCOMPLETE, "1 folder in /var/log could not be read"),
         (
