@@ -95,12 +95,15 @@ def for_the_machine(source: str) -> ast.Module:
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 block.body[:1] = [] if len(block.body) > 1 else [ast.Pass()]
     used = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
-    tree.body = [line for line in tree.body if not imports_idly(line, used)]
+    is_annotated = any(getattr(node, "annotation", None) for node in ast.walk(tree))
+    tree.body = [line for line in tree.body if not imports_idly(line, used, is_annotated)]
     return tree
 
 
-def imports_idly(line: ast.stmt, used: set[str]) -> bool:
-    """Whether a line imports only names used in annotations."""
+def imports_idly(line: ast.stmt, used: set[str], is_annotated: bool) -> bool:
+    """Whether a line imports only names used in annotations, or speaks of annotations where none is left."""
+    if isinstance(line, ast.ImportFrom) and line.module == "__future__":
+        return not is_annotated
     of_types = isinstance(line, ast.ImportFrom) and line.module in ("typing", "collections.abc", "types")
     return of_types and not any(name.name in used for name in line.names)  # type: ignore[attr-defined]
 
@@ -120,6 +123,11 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
         ('def f(b):\n    """One.\n\n    Two.\n    """\n', "def f(b):\n pass\n\n\n\n"),
         ('def f(b): """One."""\n', 'def f(b):"""One."""\n'),
         ("if TYPE_CHECKING:\n    import json\nb = 1\n", "\n\nb=1\n"),
+        ("from __future__ import annotations\nb: int = 1\n", "\nb=1\n"),
+        (
+            "from __future__ import annotations\nclass A:\n    b: int\n",
+            "from __future__ import annotations\nclass A:\n b:int\n",
+        ),
         ("if TYPE_CHECKING:\n    b = 2\nelse:\n    b = 1\n", "if TYPE_CHECKING:\n b=2\nelse:\n b=1\n"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import lzma
+import bz2
 import shutil
 import struct
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_a_text_comes_out_as_it_went_in(text: str) -> None:
 
 @given(text=TEXTS)
 def test_a_node_takes_it_out_by_the_words_that_travel_with_it(text: str) -> None:
-    names: dict[str, Any] = {"lzma": lzma, "struct": struct, "program": packed(text).encode()}
+    names: dict[str, Any] = {"bz2": bz2, "struct": struct, "program": packed(text).encode()}
     exec(UNPACKED.format(text="program"), names)
     assert names["t"].decode() == text
 
@@ -57,7 +57,7 @@ def test_nor_in_the_words_that_take_it_out(taken: str) -> None:
 
 def test_a_text_that_is_not_whole_is_not_taken_for_one() -> None:
     program = packed("print(1)\n" * 1000)
-    with pytest.raises((lzma.LZMAError, EOFError)):
+    with pytest.raises(ValueError, match="ended before"):
         text_of(program[:-5])
 
 

@@ -109,8 +109,8 @@ def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, 
 
 
 @pytest.mark.long
-def test_a_python_without_lzma_is_passed_over_too(tmp_path: Path) -> None:
-    blind = """shift 4; code="import sys;sys.modules['lzma']=None;$1"; shift"""
+def test_a_python_without_bz2_is_passed_over_too(tmp_path: Path) -> None:
+    blind = """shift 4; code="import sys;sys.modules['bz2']=None;$1"; shift"""
     path = stand_in(tmp_path, "python3", f'{blind}; exec {sys.executable} -I -S -B -c "$code" "$@"')
     assert probe(["boot"], PATIENT, path=path).collectors["boot"].status is Status.READ
 

@@ -85,7 +85,7 @@ def test_an_image_with_a_shell_and_no_python_is_reported(kubernetes: Bed) -> Non
     kubernetes.machine.add_image(archive(shell_alone(), ["localhost/shell:1"]))
     assert reached("localhost/shell:1") == (
         Unreached.NO_PYTHON,
-        "no Python 3.8 or newer that starts and has lzma; found none at all",
+        "no Python 3.8 or newer that starts and has bz2; found none at all",
     )
 
 

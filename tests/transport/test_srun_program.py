@@ -7,8 +7,10 @@ import os
 import pytest
 
 from clusterproof.plugins.agent.parts import parts
-from clusterproof.plugins.agent.payload import program, unpacked
+from clusterproof.plugins.agent.payload import new_nonce, program, unpacked
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evaluation.index import collectors_of, read_index
 from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
 from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, SPARE_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun.launch import repacked
@@ -33,6 +35,35 @@ def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_contro
     assert len(made.command) < LONGEST_PROGRAM + SPARE_CHARACTERS == 65_450
     with pytest.raises(Unusable, match="expected at most 65450: with fewer collectors"):
         launch_program({**request, "command": os.urandom(60_000).hex()}, "cp1", False, LONGEST_PROGRAM)
+
+
+@pytest.mark.parametrize("left_out", ["versions", "services", "naming"])
+def test_a_program_that_fits_is_started_whatever_its_nonce_and_the_options_are(left_out: str) -> None:
+    options = "--qos=high --account=" + os.urandom(100).hex()
+    settings = {"submit_host": "hyperpod:controller", "srun_options": options, "partition": "gpu-large"}
+    longest = connection_for("srun").longest_program(Limits(settings=settings))
+    asked = replace(ProbeOptions(), max_characters=10_000_000)
+    (_, fits), *_ = parts(frozenset(EVERYTHING) - {left_out}, asked, (), False, longest).programs
+    for nonce in (new_nonce() for _ in range(4)):
+        request = {
+            **REQUEST,
+            "name": f"clusterproof-{nonce}",
+            "mark": f"{nonce}:node:",
+            "names": [f"ip-10-181-{n}-1" for n in range(3)],
+            "options": options.split(),
+            "partition": "gpu-large",
+            "command": fits.command.replace(fits.nonce, new_nonce()),
+        }
+        launch_program(request, nonce, False, LONGEST_PROGRAM)
+
+
+def test_a_whole_preflight_goes_through_a_controller_in_one_program() -> None:
+    entries = [
+        entry for entry in read_index(occasions=["preflight"]).values() if ["control_plane"] not in entry["marks"]
+    ]
+    longest = connection_for("srun").longest_program(Limits(settings={"submit_host": "hyperpod:controller"}))
+    collectors = collectors_of(entries) & set(EVERYTHING)
+    assert len(parts(collectors, ProbeOptions(), (), False, longest).programs) == 1
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def _no_frame(output: bytes, mark: bytes) -> tuple[Unreached, str]:
     if without:
         pythons = printable(without[1].decode("utf-8", "replace"))
         pythons = pythons or "none at all"
-        return Unreached.NO_PYTHON, f"no Python 3.8 or newer that starts and has lzma; found {pythons}"
+        return Unreached.NO_PYTHON, f"no Python 3.8 or newer that starts and has bz2; found {pythons}"
     text = printable(output[: 64 * MAX_DETAIL].decode("utf-8", "replace"))
     return Unreached.GARBLED, f"no answer of the probe in: {text}" if text else "the answer is empty"
 

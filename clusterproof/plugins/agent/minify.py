@@ -46,7 +46,9 @@ def _shortened(line: str, statement: str | None) -> str:
 
 
 def _without_idle_imports(source: str) -> str:
-    """Remove imports that only annotations use."""
+    """Remove imports that only annotations use, and what keeps annotations unevaluated where none is left."""
+    if not any(getattr(node, "annotation", None) for node in ast.walk(ast.parse(source))):
+        source = source.replace("from __future__ import annotations\n", "\n", 1)
     for line in re.findall(r"^from (?:typing|collections\.abc|types) import .*$", source, re.MULTILINE):
         names = re.findall(r"\w+", line.partition(" import ")[2])
         if not any(re.search(rf"\b{name}\b", source.replace(line, "")) for name in names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import lzma
+import bz2
 import struct
 
 ARGUMENT = 130_000  # characters: Linux takes no argument or variable of more than 131,071
@@ -12,16 +12,15 @@ QUOTED = "/bin/sh -c '"  # how a command that is a script in single quotes begin
 LEFT_OUT = tuple(map(ord, "$&'<\\`{"))
 ALPHABET = bytes(code for code in range(ord("#"), 127) if code not in LEFT_OUT)
 DIGITS = bytes.maketrans(ALPHABET, bytes(range(85)))
-FOR_TEXT = {"id": lzma.FILTER_LZMA2, "pb": 0}  # bytes of text have no alignment; padded to a multiple of four bytes
 PLACES = tuple(85**exponent for exponent in (4, 3, 2, 1, 0))
 
-# Unpacks on a node, using `lzma` and `struct`: Python without quotes, because it is inside a shell's quotes.
+# Unpacks on a node, using `bz2` and `struct`: Python without quotes, because it is inside a shell's quotes.
 UNPACKED = (
     f"a=bytes(c for c in range(35,127)if c not in{LEFT_OUT});"
     "t={text}.translate(bytes.maketrans(a,bytes(range(85))));"
     "t=struct.pack(chr(62)+str(len(t)//5)+chr(73),"
     "*[(((a*85+b)*85+c)*85+d)*85+e for a,b,c,d,e in zip(*[iter(t)]*5)]);"
-    "t=lzma.decompress(t)"
+    "t=bz2.decompress(t)"
 )
 
 
@@ -34,13 +33,14 @@ def script_of(command: str) -> str:
 
 def packed(text: str) -> str:
     """Pack a program."""
-    compressed = lzma.compress(text.encode(), check=lzma.CHECK_CRC32, filters=[FOR_TEXT])
+    compressed = bz2.compress(text.encode())  # of a whole preflight smaller than lzma's
+    compressed += bytes(-len(compressed) % 4)  # ignored when it is unpacked
     numbers = struct.unpack(f">{len(compressed) // 4}I", compressed)
     return bytes(ALPHABET[word // power % 85] for word in numbers for power in PLACES).decode()
 
 
 def text_of(program: str) -> str:
-    """Unpack a packed program."""
+    """Unpack a packed program. Raises ValueError if it is not complete."""
     digits = iter(program.encode().translate(DIGITS))
     numbers = [sum(digit * power for digit, power in zip(five, PLACES)) for five in zip(*[digits] * 5)]
-    return lzma.decompress(struct.pack(f">{len(numbers)}I", *numbers)).decode()
+    return bz2.decompress(struct.pack(f">{len(numbers)}I", *numbers)).decode()

@@ -27,6 +27,7 @@ OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
 COLLECTOR = "clusterproof.collector"  # the name by which third-party collectors import ours
 IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
 QUOTES = "'''"
+BLANK_LINES = re.compile(r"\n\n+")
 
 # For any POSIX shell; in single quotes it also passes through csh and fish: no quote, "!" or backslash in it.
 SHELL = (
@@ -52,7 +53,7 @@ OWN = (
 )
 SUDO = '[ $u = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
 PYTHON = (
-    "import sys;sys.version_info<(3,8) and sys.exit(97);import lzma,struct;"
+    "import sys;sys.version_info<(3,8) and sys.exit(97);import bz2,struct;"
     f"print(sys.argv[1],sys.argv[3],sep=chr(58),flush=True);{UNPACKED};exec(t)"
 )
 
@@ -254,4 +255,4 @@ def pynvml_for(sources: Iterable[str]) -> str:
 
 @cache
 def _part_of(source: str, wanted: frozenset[str]) -> str:
-    return minified(reachable(source, wanted))
+    return BLANK_LINES.sub("\n", minified(reachable(source, wanted)))

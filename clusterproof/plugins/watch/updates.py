@@ -102,7 +102,7 @@ class UpdateStream:
                 if number is None or self._is_next(number):
                     yield update
             elif line.startswith(self._missing):
-                raise NotUnderstood("no Python 3.8 or newer that starts and has lzma")
+                raise NotUnderstood("no Python 3.8 or newer that starts and has bz2")
             elif line.strip() and not line.startswith(self._mark[:-1]):
                 self.noise = printable(line[:MAX_WORDS].decode("utf-8", "replace").strip(), MAX_WORDS)
         if len(self._rest) > MAX_LINE:

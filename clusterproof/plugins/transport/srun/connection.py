@@ -34,7 +34,7 @@ from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT_VARIABLES
 WAIT_S = 15.0  # for nodes that others use; --slurm-wait
 END_S = 20.0  # in addition to the program itself: to ask Slurm about the nodes, and to end srun
 LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
-LAUNCH_CHARACTERS = 7_380  # maximum by which the submit host's program is longer than the one for nodes
+LAUNCH_CHARACTERS = 7_800  # by which the submit host's program is at most longer, without a user's options
 SPARE_CHARACTERS = 5_450  # room that a submit host needs besides its program: Systems Manager takes 65,535 in all
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
@@ -70,7 +70,8 @@ class Srun(Connection):
         """The least that srun, the submit host's connection, and `beside` accept."""
         other_connection = limits.settings.get("beside", "local")
         there = _longest_there(submit_host(limits.settings), limits)
-        launched = None if there is None else there + SPARE_CHARACTERS - LAUNCH_CHARACTERS
+        chosen = sum(len(limits.settings.get(name, "")) for name in ("partition", "srun_options", JOB))
+        launched = None if there is None else there + SPARE_CHARACTERS - LAUNCH_CHARACTERS - 2 * chosen
         taken = [LONGEST_PROGRAM, launched, connection_for(other_connection).longest_program(limits)]
         return min(longest for longest in taken if longest is not None)
 
