@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from tests.builders.evaluated import expect
 from tests.faults.captured_fault import evaluated
 
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 IBV = """\
 hca_id: rdmap79s0
 	transport:			unspecified (4)
@@ -149,6 +151,14 @@ def test_a_counter_that_a_port_does_not_have_is_null() -> None:
     text = f"{folder}/state:4: ACTIVE\n{folder}/counters/link_downed:N/A (no PMA)\n{folder}/counters/symbol_error:7\n"
     (port,) = device(rdma.read_sysfs(text))["ports"]
     assert port == {"port": 1, "state": "4: ACTIVE", "link_downed": None, "symbol_errors": 7}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the captures lie beside the checkout")
+def test_what_a_port_counts_is_read_from_sysfs_by_name() -> None:
+    capture = SAMPLES / "rdma/sysfs-infiniband-h100-counters-mlx5_0.txt"
+    (port,) = device(rdma.read_sysfs(capture.read_text()))["ports"]
+    assert port["counters"].items() >= {"port_rcv_errors": 14, "excessive_buffer_overrun_errors": 15}.items()
+    assert port["counters"].items() >= {"roce_adp_retrans": 3, "packet_seq_err": 0}.items()
 
 
 def test_ibstat_s_counts_ports_and_says_nothing_of_them() -> None:

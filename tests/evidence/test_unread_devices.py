@@ -30,7 +30,7 @@ KNOWN = {
     | {"software.container_devices"},
     "rdma": {"gpu.gpu_driver", "gpu.peermem", "host.efa_huge_pages", "software.container_devices"}
     | {f"network.{name}" for name in ("efa_count", "efa_modules", "efa_counters")}
-    | {f"network.{name}" for name in ("ib_count", "ib_ports", "ib_link_layer", "ib_errors")}
+    | {f"network.{name}" for name in ("ib_count", "ib_ports", "ib_link_layer", "ib_errors", "ib_lost_packets")}
     | {"software.efa_installer_string"},
     "lustre": {"storage.lustre_client_cache", "storage.lustre_health"},
     "pci": {"gpu.nvswitch_count", "gpu.gpu_driver", "gpu.gpu_paths", "host.c_states", "host.device_drivers"}

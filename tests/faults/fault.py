@@ -20,6 +20,7 @@ DOES_NOT_APPLY = {
     "network.ib_count",  # its fabric is EFA
     "network.ib_errors",
     "network.ib_link_layer",
+    "network.ib_lost_packets",
     "network.ib_ports",
     "network.roce_settings",
     "network.nameservers",  # it has none, so that tests query none of this machine's

@@ -31,6 +31,10 @@ def connectx(number: int, bus: int) -> Tree:
         f"{here}/ports/1/link_layer": "InfiniBand\n",
         f"{here}/ports/1/counters/link_downed": "1\n",
         f"{here}/ports/1/counters/symbol_error": "0\n",
+        f"{here}/ports/1/counters/port_rcv_errors": "14\n",
+        f"{here}/ports/1/counters/port_xmit_discards": "0\n",
+        f"{here}/ports/1/hw_counters/packet_seq_err": "0\n",
+        f"{here}/ports/1/hw_counters/roce_adp_retrans": "3\n",
     }
 
 
@@ -217,6 +221,27 @@ FAULTS = (
         lambda image: with_file(image, f"{port(3)}/counters/symbol_error", "40000\n"),
         {"network.ib_errors": CONCERN},
         "40000 symbol errors since boot",
+        base=infiniband,
+    ),
+    Fault(
+        "a port that receives packets with errors",
+        lambda image: with_file(image, f"{port(3)}/counters/port_rcv_errors", "4000000000\n"),
+        {"network.ib_errors": CONCERN},
+        "mlx5_3: port 1 counted 4000000000 packets with errors (port_rcv_errors) since boot; expected at most 36000",
+        base=infiniband,
+    ),
+    Fault(
+        "a port whose packets are lost on their way",
+        lambda image: with_file(image, f"{port(2)}/hw_counters/packet_seq_err", "90000000\n"),
+        {"network.ib_lost_packets": CONCERN},
+        "mlx5_2: port 1 counted 90000000 reports of lost packets (packet_seq_err) since boot; expected at most 3600",
+        base=infiniband,
+    ),
+    Fault(
+        "a port that ignores congestion notifications",
+        lambda image: with_file(image, f"{port(2)}/hw_counters/rp_cnp_ignored", "90000000\n"),
+        {"network.ib_lost_packets": CONCERN},
+        "90000000 congestion notifications that it ignored (rp_cnp_ignored) since boot; expected at most 3600",
         base=infiniband,
     ),
     Fault(

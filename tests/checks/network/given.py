@@ -23,7 +23,7 @@ def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
 def port(**values: Any) -> dict[str, Any]:
     """An active port."""
     fields = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
-    return {**fields, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
+    return {**fields, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, "counters": {}, **values}
 
 
 def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str, Any]:

@@ -268,25 +268,6 @@ def test_nodes_without_any_active_port_fail_though_they_are_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counters", "uptime_s", "says"),
-    [
-        ({}, 86400.0, NA),
-        ({"link_downed": 4}, 600.0, PASS),
-        ({"link_downed": 5}, 600.0, CONCERN),
-        ({"link_downed": 5}, 30 * 86400.0, PASS),
-        ({"symbol_errors": 120}, 60.0, PASS),
-        ({"symbol_errors": 121}, 60.0, CONCERN),
-        ({"symbol_errors": 2880}, 86400.0, PASS),
-    ],
-)
-def test_link_errors_are_held_against_the_time_since_boot(
-    counters: dict[str, int], uptime_s: float, says: Verdict
-) -> None:
-    collectors = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
-    assert verdict("network.ib_errors", collectors).verdict is says
-
-
-@pytest.mark.parametrize(
     ("rate", "gbps"),
     [("400 Gb/sec (4X NDR)", 400.0), ("2.5 Gb/sec (1X SDR)", 2.5), ("fast", None), ("", None), ("٤ Gb/sec", None)],
 )

@@ -21,6 +21,18 @@ MODULES = (
     "neuron",
     "nouveau",
 )
+COUNTERS = (  # of a port, under counters or hw_counters
+    "port_rcv_errors",
+    "port_xmit_discards",
+    "excessive_buffer_overrun_errors",
+    "local_link_integrity_errors",
+    "link_error_recovery",
+    "local_ack_timeout_err",
+    "packet_seq_err",
+    "roce_adp_retrans",
+    "roce_slow_restart",
+    "rp_cnp_ignored",
+)
 
 
 def read(node: Node) -> object:
@@ -59,6 +71,12 @@ def _port(node: Node, name: str, port: int) -> dict[str, object]:
         "link_layer": node.text(f"{at}/link_layer"),
         "link_downed": _counted(node, f"{at}/counters/link_downed"),
         "symbol_errors": _counted(node, f"{at}/counters/symbol_error"),
+        "counters": {
+            name: count
+            for name in COUNTERS
+            for folder in ("counters", "hw_counters")
+            if (count := _counted(node, f"{at}/{folder}/{name}")) is not None
+        },
     }
 
 

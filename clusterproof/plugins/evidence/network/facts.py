@@ -57,6 +57,7 @@ class Port(Reported):
     link_layer = Field(text)
     link_downed = Field(optional(integer))  # since its driver was loaded; None where it does not count them
     symbol_errors = Field(optional(integer))
+    counters = Field(table)  # by sysfs's names, those that it has
 
     @property
     def label(self) -> str:

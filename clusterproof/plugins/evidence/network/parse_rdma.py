@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from clusterproof.plugins.evidence.network.collect_rdma import COUNTERS
 from clusterproof.plugins.evidence.network.facts import AMAZON
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, sections, short
 
@@ -199,9 +200,10 @@ def read_rdma_tool(text: str) -> Mapping[str, object]:
 
 # sysfs
 
+_COUNTERS = "|".join(COUNTERS)
 _SYSFS = re.compile(
     rf"^/sys/class/infiniband/{_NAME}/"
-    r"(?:ports/(\d{1,3})/(state|phys_state|rate|link_layer|counters/link_downed|counters/symbol_error)"
+    rf"(?:ports/(\d{{1,3}})/(state|phys_state|rate|link_layer|(?:hw_)?counters/(?:link_downed|symbol_error|{_COUNTERS}))"
     r"|(fw_ver|device/vendor|device/device)):(.{0,120})$",
     re.MULTILINE,
 )
@@ -221,7 +223,7 @@ def is_sysfs(text: str) -> bool:
 def read_sysfs(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`."""
     devices: dict[str, dict[str, Any]] = {}
-    for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 8]:
+    for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 18]:
         device = devices.setdefault(name, {"name": name})
         if own:
             device[_KEYS[own]] = short(value.strip().removeprefix("0x"))
@@ -231,7 +233,13 @@ def read_sysfs(text: str) -> Mapping[str, object]:
         if entry is None:
             entry = {"port": int(port)}
             ports.append(entry)
-        entry[_PORT_KEYS.get(key, key)] = _count(value.strip()) if key.startswith("counters/") else short(value.strip())
+        folder, _, counter = key.rpartition("/")
+        if not folder:
+            entry[_PORT_KEYS.get(key, key)] = short(value.strip())
+        elif key in _PORT_KEYS:
+            entry[_PORT_KEYS[key]] = _count(value.strip())
+        elif (count := _count(value.strip())) is not None:
+            entry.setdefault("counters", {})[counter] = count
     return {"rdma": {"devices": list(devices.values())}}
 
 
