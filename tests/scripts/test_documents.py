@@ -140,6 +140,16 @@ def test_the_thresholds_of_a_check_are_those_that_it_and_what_it_calls_ask_for()
     ]
 
 
+def test_so_are_those_whose_names_a_table_completes() -> None:
+    assert thresholds_of(all_checks()["host.open_files"].function) == [
+        "limits.nofile",
+        "processes.open_files_percent",
+    ]
+    lost = thresholds_of(all_checks()["network.ib_lost_packets"].function)
+    assert {"infiniband.packet_seq_err_per_hour", "infiniband.rp_cnp_ignored_per_hour"} <= set(lost)
+    assert "infiniband.symbol_errors_per_hour" not in lost
+
+
 PLACES = ("README.md", "docs/*.md", "integrations/**/*.md", "scripts/*")
 DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place) if path.is_file())
 COMMAND = re.compile(

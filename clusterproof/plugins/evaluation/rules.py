@@ -60,11 +60,23 @@ def _readable(sentence: str) -> str:
 
 
 def thresholds_of(function: Callable[..., Any]) -> list[str]:
-    """The names of the thresholds that a check compares with."""
-    nodes = [node for tree, _ in _sources(function, DEPTH) for node in ast.walk(tree)]
+    """The names of the thresholds that a check compares with, also where a table gives a part of the name."""
+    sources = list(_sources(function, DEPTH))
+    nodes = [node for tree, _ in sources for node in ast.walk(tree)]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     texts |= {form.rate for node in nodes if _reports_lines(node) for form in _forms_of(node.args[1])}
+    texts |= {key for tree, called in sources for key in _keys(tree, called)}
+    composed = [sentence(node).split(ELLIPSIS) for node in nodes if isinstance(node, ast.JoinedStr)]
+    texts |= {text.join(parts) for parts in composed if len(parts) == 2 for text in list(texts)}
     return sorted(name for name in texts if name in thresholds())
+
+
+def _keys(tree: ast.AST, function: Callable[..., Any]) -> Iterator[str]:
+    """The keys of the module's tables that a function names."""
+    for node in ast.walk(tree):
+        table = inspect.unwrap(function).__globals__.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(table, dict):
+            yield from (key for key in table if isinstance(key, str))
 
 
 @dataclass(frozen=True)
