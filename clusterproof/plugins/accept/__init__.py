@@ -26,6 +26,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, topol
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
+from clusterproof.reports.measurements import speeds_of
 from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
@@ -163,7 +164,7 @@ def _speeds(node: Node) -> Iterator[UnitSpeed]:
     """The measurements that a population judges. A device that did nothing at all is left to the check."""
     for name in acceptance.measures():
         try:
-            of_measure = _READ[name](node)
+            of_measure = speeds_of(node, name)
         except (Incomplete, NotApplicable):
             continue
         if all(speed > 0 for by_device in of_measure.values() for speed in by_device.values()):
@@ -176,28 +177,6 @@ def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[Un
     for model, speeds in models.items():
         for device, speed in speeds.items():
             yield UnitSpeed(name, what, device, speed, model if len(models) > 1 else "", ways.get(device, ""))
-
-
-def _busbw(node: Node) -> Mapping[str, Speeds]:
-    """The bus bandwidth of the largest message, if all values were correct."""
-    rows = node.node_busbw.rows
-    if not rows or any(row.wrong for row in rows):
-        return {}
-    row = max(rows, key=lambda row: row.size_bytes)
-    return {f"all-reduce of {row.gib}": {"": row.out_of_place.busbw_gb_per_s or 0.0}}
-
-
-def _files(node: Node) -> Mapping[str, Speeds]:
-    bandwidth = node.fs_bandwidth
-    return {f"{direction} in {bandwidth.folder}": {"": speed} for direction, speed in bandwidth.gb_per_s.items()}
-
-
-_READ: Mapping[str, Callable[[Node], Mapping[str, Speeds]]] = {
-    "gpu_gemm": lambda node: node.gpu_gemm.speeds,
-    "gpu_bandwidth": lambda node: node.gpu_bandwidth.speeds,
-    "node_busbw": _busbw,
-    "fs_bandwidth": _files,
-}
 
 
 @record

@@ -31,6 +31,7 @@ from clusterproof.plugins.suite.state import (
     UNWRITTEN,
     catalog_of,
     is_named,
+    nodes_of,
     note_unwritten,
     topology_of,
 )
@@ -262,7 +263,7 @@ class Outcomes:
         places = topology_of(self.config)
         for text in lines(places) if places else ():
             terminalreporter.write_line(text)
-        self._note_pairs(terminalreporter)
+        self._note_measurements(terminalreporter)
 
     def _note_empty(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.raised:
@@ -279,14 +280,14 @@ class Outcomes:
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
 
-    def _note_pairs(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def _note_measurements(self, terminalreporter: pytest.TerminalReporter) -> None:
+        of_nodes = nodes_of(self.config) if is_named(self.config.option.markexpr, "perf") else {}
         between = self.config.stash.get(PAIRWISE, None)
-        if between is None:
-            return
-        from clusterproof.reports.pairs import lines_of_pairs  # few runs measure pairs
+        if of_nodes or between is not None:
+            from clusterproof.reports.measurements import lines_of_measurements  # few runs measure anything
 
-        for text in lines_of_pairs(between, self.config.get_terminal_writer().fullwidth):
-            terminalreporter.write_line(text)
+            for text in lines_of_measurements(of_nodes, between, self.config.get_terminal_writer().fullwidth):
+                terminalreporter.write_line(text)
 
 
 def results_file(path: Path) -> ResultsFile:

@@ -12,6 +12,7 @@ from clusterproof.reports import cluster_state, headline
 from clusterproof.reports.findings import FindingGroup, missing_evidence_in_short, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
+from clusterproof.reports.measurements import measurements
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import again, shared_finding, short_commands, to_do, to_do_line
 
@@ -36,6 +37,7 @@ def text(run: Run) -> str:
         *_findings(run, Verdict.FAIL),
         *_missing_evidence(run),
         *_findings(run, Verdict.CONCERN),
+        *_measured(run),
         *_again(run),
         [f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}"],
     ]
@@ -48,6 +50,11 @@ def _since(run: Run) -> Iterator[list[str]]:
         lines = since.lines(NEW, GONE)
         more = [f"… and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
         yield [since.description, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
+
+
+def _measured(run: Run) -> Iterator[list[str]]:
+    if lines := measurements(run.nodes):
+        yield lines
 
 
 def _commands(run: Run) -> Iterator[list[str]]:
