@@ -50,6 +50,22 @@ def test_settings_are_those_of_the_capabilities(
     assert (gpu["kind"], gpu["model"], gpu["path"]) == ("gpu", "10de:2330", ["pci0000:44", "0000:44:01.0"])
 
 
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({"vendor": "0x14e4", "class": "0x020000", "infiniband__bnxt_re0": ""}, "nic"),
+        ({"vendor": "0x14e4", "class": "0x020000"}, None),
+        ({"vendor": "0x15b3", "class": "0x020700"}, "nic"),
+        ({"vendor": "0x14e4", "class": "0x010802", "infiniband__bnxt_re0": ""}, None),
+    ],
+)
+def test_a_network_device_is_one_that_has_rdma_whoever_made_it(
+    tmp_path: Path, files: dict[str, str], kind: str | None
+) -> None:
+    functions = collected(tmp_path, space(), space(), **files)["functions"]
+    assert [row["kind"] for row in functions if row["address"] == "0000:53:00.0"] == ([kind] if kind else [])
+
+
 def test_what_only_root_may_read_is_an_error(tmp_path: Path) -> None:
     *_, gpu = collected(tmp_path, space()[:64])["functions"]
     assert gpu["settings"]["error"] == "EPERM"

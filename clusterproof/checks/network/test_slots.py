@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
+from clusterproof.plugins.evidence.gpu.facts_node import rdma_models
 from clusterproof.plugins.evidence.group import Values, describe, differing, majority_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
@@ -76,37 +76,21 @@ def test_nic_numa(node: Node) -> None:
 
 
 def _nics(node: Node) -> list[PciDevice]:
-    devices = each(node.pci_devices, lambda device: (device, _is_used(node, device)))
+    models = rdma_models(node)
+    devices = each(node.pci_devices, lambda device: (device, device.connects_nodes(models)))
     nics = [device for device, is_used in devices if is_used]
     if not nics:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     return nics
 
 
-def _is_used(node: Node, device: PciDevice) -> bool:
-    """Whether it connects nodes: by its vendor, or as its model has the fastest RDMA ports. Raises Incomplete."""
-    return device.is_nic or (device.is_spare_port and device.model in _fastest_models(node))
-
-
-def _fastest_models(node: Node) -> set[str]:
-    """The models of RDMA devices with the fastest active ports; of those that are active at an unknown rate, too."""
-    rates: dict[str, float] = {}
-    for device in readings(node, "ib_devices")[0].get("ib_devices", ()):
-        reading, _ = readings(device, "model", "ports")
-        ports = [readings(port, "is_active", "gbps")[0] for port in reading.get("ports", ())]
-        active = [port.get("gbps", math.inf) for port in ports if port.get("is_active")]
-        if active and "model" in reading:
-            rates[reading["model"]] = max(*active, rates.get(reading["model"], 0.0))
-    fastest = max((rate for rate in rates.values() if rate < math.inf), default=0.0)
-    return {model for model, rate in rates.items() if rate >= fastest}
-
-
 def _known_nics(node: Node) -> Iterator[tuple[str, PciDevice]]:
     """The same by address, for a comparison: what is unknown of other devices is a finding of their own node."""
+    models = rdma_models(node)
     for device in node.pci_devices:
         address = readings(device, "address")[0].get("address")
         with suppress(Incomplete):
-            if address and _is_used(node, device):
+            if address and device.connects_nodes(models):
                 yield address, device
 
 

@@ -67,6 +67,17 @@ def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdic
     expect(result_of("gpu.gpu_paths", node("gpu001", devices)), verdict, message)
 
 
+@pytest.mark.parametrize(("rate", "says"), [("400 Gb/sec (4X NDR)", CONCERN), (None, NA)])
+def test_network_devices_of_any_vendor_count_if_their_model_has_the_fastest_rdma_ports(
+    rate: str | None, says: Verdict
+) -> None:
+    thor = {"vendor": "14e4", "device": "1760", "class": "020000"}
+    devices = [{**one, **thor} if one["vendor"] == "15b3" else one for one in [*pairs(3), FAR]]
+    port = {"port": 1, "state": "4: ACTIVE", "rate": rate, "link_layer": "Ethernet"}
+    rdma = {"devices": [{"name": "bnxt_re0", "vendor": "14e4", "device": "1760", "ports": [port]}] if rate else []}
+    assert result_of("gpu.gpu_paths", node("gpu001", devices, rdma=rdma)).verdict is says
+
+
 @pytest.mark.parametrize(
     ("unread", "verdict", "message"),
     [

@@ -22,6 +22,7 @@ from clusterproof.plugins.evidence.fact import (
 from clusterproof.plugins.evidence.field import objects, optional, readings, require, table
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml, is_unsupported
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.network.facts import fastest_models
 from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of, unread_kind
 
 if TYPE_CHECKING:
@@ -168,7 +169,13 @@ def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
     switches = pci.get("switches", optional(objects))
     if switches is None:
         raise NotApplicable(NO_PATHS)
-    return switches_of((PciDevice(entry) for entry in limited(switches, SWITCHES)), node.pci_devices)
+    ports = (PciDevice(entry) for entry in limited(switches, SWITCHES))
+    return switches_of(ports, node.pci_devices, rdma_models(node))
+
+
+def rdma_models(node: Node) -> frozenset[str]:
+    """The models of the node's fastest RDMA devices, as far as they are known."""
+    return fastest_models(readings(node, "ib_devices")[0].get("ib_devices", ()))
 
 
 @collected_by()
@@ -176,7 +183,7 @@ def gpu_paths(node: Node) -> Mapping[str, Paths]:
     """How far each GPU is from other devices: as `nvidia-smi topo -m` says, else by the bus. Raises NotApplicable."""
     reported = {gpu.label: readings(gpu, "paths")[0].get("paths") for gpu in readings(node, "gpus")[0].get("gpus", ())}
     captured = {label: paths for label, paths in reported.items() if paths is not None}
-    by_gpu = captured or paths_of(node.pci_devices)
+    by_gpu = captured or paths_of(node.pci_devices, rdma_models(node))
     if not by_gpu and node.gpus_on_bus:
         placed = (device for device in node.pci_devices if readings(device, "path")[0].get("path"))
         require(why for device in placed for why in unread_kind(device))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import inf
+
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
@@ -249,3 +252,16 @@ class Naming(Reported):
     def unique(self) -> frozenset[str]:
         """The MAC and IPv4 addresses that no other node may have, as far as they are known. Raises Incomplete."""
         return frozenset(own for address in self.addresses for own in address.unique)
+
+
+def fastest_models(devices: Iterable[RdmaDevice]) -> frozenset[str]:
+    """The models of RDMA devices with the fastest active ports; of those that are active at an unknown rate, too."""
+    rates: dict[str, float] = {}
+    for device in devices:
+        reading, _ = readings(device, "model", "ports")
+        ports = [readings(port, "is_active", "gbps")[0] for port in reading.get("ports", ())]
+        active = [port.get("gbps", inf) for port in ports if port.get("is_active")]
+        if active and "model" in reading:
+            rates[reading["model"]] = max(*active, rates.get(reading["model"], 0.0))
+    fastest = max((rate for rate in rates.values() if rate < inf), default=0.0)
+    return frozenset(model for model, rate in rates.items() if rate >= fastest)

@@ -32,7 +32,8 @@ def _kind(node: Node, address: str) -> str:
         return ""
     if vendor == NVIDIA and kind.startswith(GPUS):
         return "gpu"
-    is_nic = (vendor == MELLANOX and kind.startswith(NETWORK)) or (vendor == AMAZON and device.startswith(EFA))
+    has_rdma = vendor == MELLANOX or node.exists(f"{FOLDER}/{address}/infiniband")
+    is_nic = (has_rdma and kind.startswith(NETWORK)) or (vendor == AMAZON and device.startswith(EFA))
     return "nic" if is_nic else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
@@ -129,6 +129,10 @@ class PciDevice(Reported):
         """Whether it connects nodes: an EFA device, or a network controller (02) of NVIDIA (Mellanox)."""
         return self.is_efa or (self.vendor == MELLANOX and self.pci_class.startswith("02"))
 
+    def connects_nodes(self, fastest_models: Collection[str]) -> bool:
+        """The same of any vendor, if its model is among those with the fastest RDMA ports. Raises Incomplete."""
+        return self.is_nic or (self.is_spare_port and self.model in fastest_models)
+
     @property
     def is_spare_port(self) -> bool:
         """Whether it is a network adapter that a cluster node may leave unused: neither a NIC (see above) nor EC2's."""
@@ -222,19 +226,21 @@ def unread_kind(device: PciDevice) -> list[Incomplete | NotApplicable]:
     return readings(device, "address", "is_nvidia_gpu", "is_nic")[1]
 
 
-def switches_of(ports: Iterable[PciDevice], devices: Iterable[PciDevice]) -> tuple[PciSwitch, ...]:
+def switches_of(
+    ports: Iterable[PciDevice], devices: Iterable[PciDevice], models: Collection[str]
+) -> tuple[PciSwitch, ...]:
     """The switches among these ports that have a device below that is known to be a GPU or a network device.
 
     Also those whose address, and so what is below, is unread.
     """
-    gpus, nics, _ = _placed(devices)
+    gpus, nics, _ = _placed(devices, models)
     switches = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
     return tuple(switch for switch in switches if switch.gpus or switch.nics or not switch.is_placed)
 
 
-def paths_of(devices: Iterable[PciDevice]) -> Mapping[str, Paths]:
+def paths_of(devices: Iterable[PciDevice], models: Collection[str]) -> Mapping[str, Paths]:
     """The paths of each GPU, ordered by address; none for a GPU whose place on the bus is unknown."""
-    gpus, nics, others = _placed(devices)
+    gpus, nics, others = _placed(devices, models)
     kinds = {"gpus": gpus, "nics": nics, "others": others}
     return {gpu.address: Paths({kind: _from(gpu, of_kind) for kind, of_kind in kinds.items()}) for gpu in gpus}
 
@@ -249,7 +255,9 @@ def path_between(location: Location, other: Location) -> str | None:
     return "PIX" if max(len(location.within), len(other.within)) - shared <= 1 else "PXB"
 
 
-def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location], list[Location]]:
+def _placed(
+    devices: Iterable[PciDevice], models: Collection[str]
+) -> tuple[list[Location], list[Location], list[Location]]:
     """The location of GPUs, network devices and devices of unread kind, as far as it is known, ordered by address."""
     gpus: list[Location] = []
     nics: list[Location] = []
@@ -264,7 +272,7 @@ def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location
             continue
         location = Location(device.address, within, numa)
         gpus += [location] if device.is_nvidia_gpu else []
-        nics += [location] if device.is_nic else []
+        nics += [location] if device.connects_nodes(models) else []
     return (
         sorted(limited(gpus, GPUS), key=lambda location: location.address),
         sorted(limited(nics, NICS), key=lambda location: location.address),
