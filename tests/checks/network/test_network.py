@@ -65,6 +65,25 @@ def test_the_mtu_is_held_against_what_the_interface_is_for(physical: list[dict[s
     assert verdict("network.mtu", {"interfaces": {"names": [], "physical": physical}}).verdict is says
 
 
+IN_A_VRF = {"address": "10.1.2.3", "is_own": False}  # to which only what runs in the VRF can bind
+
+
+@pytest.mark.parametrize(
+    ("hosts", "addresses", "says"),
+    [
+        ([IN_A_VRF], [{"name": "eth0", "driver": "mlx5_core", "mac": "", "ipv4": "10.1.2.3"}], PASS),
+        ([IN_A_VRF], [{"name": "eth0", "driver": "mlx5_core", "mac": "", "ipv4": "10.1.2.4"}], FAIL),
+        ([IN_A_VRF], [{"name": "eth0", "driver": "mlx5_core", "mac": "", "ipv4": UNREAD}], FAIL),
+        ([IN_A_VRF], UNREAD, FAIL),
+    ],
+)
+def test_an_address_that_an_interface_shows_is_the_nodes_own(hosts: Any, addresses: Any, says: Verdict) -> None:
+    assert (
+        verdict("network.own_name", {"naming": {"hostname": "g1", "hosts": hosts, "addresses": addresses}}).verdict
+        is says
+    )
+
+
 def test_an_interface_for_storage_has_the_mtu_that_it_has_on_most_nodes() -> None:
     physical = [interface("a", 4200), interface("b", 4200), interface("c", 4200), interface("d", 1500)]
     hosts = [node(f"n{number}", interfaces={"names": [], "physical": physical}) for number in range(4)]
