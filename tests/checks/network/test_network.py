@@ -58,6 +58,11 @@ def interface(name: str, mtu: int, driver: str = "mlx5_core", *, flags: int = 3,
         ([interface("e0", 1500), interface("e1", 9000)], PASS),  # of two, neither is the usual
         ([interface("e0", 1500), interface("e1", 9000), interface("e2", 9000)], CONCERN),
         ([interface("e0", 1500, "igb"), interface("e1", 9000), interface("e2", 9000)], PASS),
+        (
+            [interface("ens1", 9000), *(interface(f"ibp{at}s0", 4092) for at in (24, 41, 59))],
+            PASS,
+        ),  # IPoIB's is smaller
+        ([interface("ibp24s0", 2044), interface("ib1", 4092), interface("ib2", 4092)], CONCERN),
         ([], NA),
     ],
 )
