@@ -201,6 +201,19 @@ def test_two_nodes_that_differ_are_a_concern(
 
 
 @pytest.mark.parametrize(
+    ("own", "seen"),
+    [
+        (4200, "4200 on 3, 9000 on 2, 9001 on 2, 2044 on 2"),
+        (1500, "4200 on 2, 9000 on 2, 9001 on 2, 1500 on n9, and 1 more"),
+    ],
+)
+def test_of_many_values_the_nodes_own_is_named_and_those_left_out_are_counted(own: int, seen: str) -> None:
+    mtus = {"n9": own, **{f"n{at}": (4200, 9000, 9001, 2044)[at // 2] for at in range(8)}}
+    hosts = [node(name, interfaces={"names": [], "physical": [interface("e0", mtu)]}) for name, mtu in mtus.items()]
+    assert f"MTU of e0 differs from node to node ({seen})" in result_of("network.mtu", *hosts).message
+
+
+@pytest.mark.parametrize(
     ("nics", "says", "message"),
     [
         ([nic(1), nic(2), nic(3)], PASS, ""),
