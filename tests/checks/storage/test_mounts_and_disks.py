@@ -177,6 +177,8 @@ def test_a_network_file_system_has_the_options_that_it_needs(
         ),
         (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and /etc/fstab does not require read-write"),
         (mount(options="ro"), (), NA, "mounted read-only, and /etc/fstab does not require read-write"),
+        (mount(kind="erofs", options="rw,relatime,ro"), (), NA, "erofs is an image, to which nothing can be written"),
+        (mount("/", "squashfs", options="rw,ro"), (line("/", kind="squashfs"),), NA, "squashfs is an image, to which"),
     ],
 )
 def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, message: str) -> None:
