@@ -166,6 +166,11 @@ class Mount(Reported):
         return bool(self.automatic) and not self.due
 
     @property
+    def is_lasting(self) -> bool:
+        """Whether it is mounted even if nobody uses it; true if that is unknown."""
+        return not any(readings(self, "is_of_a_walk")[0].values())
+
+    @property
     def image_type(self) -> str:
         """The type of a file system that can only be read; empty for any other, and if it is unknown.
 

@@ -182,8 +182,8 @@ def mount_points(node: Node) -> frozenset[str]:
 
 @collected_by()
 def majority_mount_points(node: Node) -> frozenset[str]:
-    """The mount points that most nodes of the group have."""
-    return node.group.most("mount points", lambda node: node.mount_points)
+    """The mount points that most nodes of the group have, without what autofs mounts when somebody uses it."""
+    return node.group.most("mount points", lambda node: [mount.path for mount in node.mounts if mount.is_lasting])
 
 
 def mount_at(node: Node, path: str) -> Mount | None:
