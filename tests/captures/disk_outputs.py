@@ -122,3 +122,18 @@ MDADM = """\
        0     259        0        0      active sync   /dev/nvme1n1
        -     259        1        -      {second}   /dev/nvme2n1
 """
+MDADM_INACTIVE = """\
+# mdadm --detail /dev/md127
+/dev/md127:
+           Version : 1.2
+        Raid Level : raid0
+     Total Devices : 1
+       Persistence : Superblock is persistent
+
+             State : inactive
+   Working Devices : 1
+
+    Number   Major   Minor   RaidDevice
+
+       -     259        0        -        /dev/nvme1n1
+"""

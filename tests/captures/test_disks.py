@@ -13,6 +13,7 @@ from tests.captures.disk_outputs import (
     CONTAINER,
     JSON,
     MDADM,
+    MDADM_INACTIVE,
     MDSTAT,
     OF_EBS,
     SMART_LOG,
@@ -182,6 +183,7 @@ def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
             Verdict.FAIL,
             "md127 has failed without 2 of 2 disks",
         ),
+        (MDADM_INACTIVE, Verdict.CONCERN, "md127 is not active"),
     ],
 )
 def test_what_a_disk_or_an_array_says_of_itself_is_said(

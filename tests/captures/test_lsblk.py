@@ -174,6 +174,17 @@ def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
         (POOL.format(state="SUSPENDED", disk=FAULTED.format("FAULTED")), Verdict.FAIL, "tank01 has failed without sdb"),
         (POOL.format(state="UNAVAIL", disk=""), Verdict.FAIL, "tank01 has failed"),
         *(
+            (
+                POOL.format(state="ONLINE", disk="").replace("No known data errors", errors),
+                Verdict.CONCERN,
+                f"tank01: it says {errors}",
+            )
+            for errors in (
+                "Permanent errors have been detected in the following files:",
+                "3 data errors, use '-v' for a list",
+            )
+        ),
+        *(
             (MAP.format(name=name, first=DOWN, second=UP), Verdict.CONCERN, "mpatha is degraded without sdaq")
             for name in ("mpatha (3600144f0c7)", "mpatha")
         ),
@@ -186,5 +197,7 @@ def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
         ("| `- 3:0:1:1 sdf 8:80 active faulty running\n", Verdict.CONCERN, "multipath is degraded without sdf"),
     ],
 )
-def test_a_pool_without_a_disk_is_said(text: str, verdict: Verdict, message: str, tmp_path: Path) -> None:
+def test_a_pool_without_a_disk_or_with_lost_data_is_said(
+    text: str, verdict: Verdict, message: str, tmp_path: Path
+) -> None:
     assert findings_in(tmp_path, text) == [(verdict, message)]

@@ -43,6 +43,10 @@ _ROW = (
     "112 2023-05-31 10:06:19 -0400 error: MEMORY CONTROLLER RD_CHANNEL0_ERR{between}Transaction: Memory read error, "
     "mcg mcgstatus=0, mci {kind} n_errors=1{between}mcgcap=0x0f000c1c, status=0x{status}, addr=0x1efa4c7cc40\n"
 )
+_PAGE = "3 2023-05-31 10:06:19 -0400 error: pfn=0x3f5d2a, page_type=dirty LRU page, action_result=Recovered\n"
+_EXTLOG = (
+    "7 2023-05-31 10:06:19 -0400 error: type=multi-bit ECC, severity={severity}, address=0x1efa4c7cc40, fru_id=0\n"
+)
 UC, CE = "bc00004200800090", "8c00004200800090"
 
 
@@ -157,6 +161,22 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
             "PCIe AER events summary:\n\t2 Uncorrected (Fatal) errors: BIT14\n\t7 Corrected errors: BIT6\n",
             Verdict.CONCERN,
             "PCIe (AER): 2 uncorrected errors, in this boot or an earlier one",
+        ),
+        *(
+            (text, Verdict.CONCERN, "firmware (extlog): 3 uncorrected errors, in this boot or an earlier one")
+            for text in (
+                f"{CLEAN}Extlog records summary:\n\t1 multi-bit ECC fatal errors\n\t2 unknown recoverable errors\n",
+                "Extlog records summary:\n\t9 single-bit ECC corrected errors\n\t3 parity error fatal errors\n",
+                f"Extlog events:\n{_EXTLOG.format(severity='fatal') * 3}{_EXTLOG.format(severity='corrected')}",
+            )
+        ),
+        *(
+            (text, Verdict.CONCERN, "memory failures: 4 uncorrected errors, in this boot or an earlier one")
+            for text in (
+                f"{CLEAN}Memory failure events summary:\n\tDelayed errors: 1\n\tRecovered errors: 3\n",
+                "Memory failure events summary:\n\tIgnored errors: 4\n",
+                f"{CLEAN}Memory failure events:\n{_PAGE * 4}",
+            )
         ),
         (
             OF_2023.format(kind="Corrected", count=16),

@@ -132,6 +132,12 @@ def test_what_findmnt_has_of_fstab_is_not_mounted_for_that(text: str) -> None:
     }
 
 
+@pytest.mark.parametrize("options", ["rw,noatime,_netdev", "ro,_netdev"])
+def test_findmnt_of_fstab_is_told_by_one_entry_whose_options_no_mount_has(options: str) -> None:
+    mounts = output_of(OF_FSTAB.replace("defaults,noatime,flock,_netdev", options))["mounts"]
+    assert [entry["options"] for entry in mounts["fstab"]] == ["discard,errors=remount-ro", options]
+
+
 def test_what_fstab_wants_and_is_not_mounted_is_missing(tmp_path: Path) -> None:
     folder = written(tmp_path, **{"a.txt": OF_FSTAB, "b.txt": MOUNTED.rpartition("└")[0]})
     result = evaluated(folder)["storage.mounts_expected"]

@@ -107,3 +107,23 @@ def test_sizes_are_those_of_the_manifest_s_own_type(made_on: str, rule: Any, ver
     result = evaluated("sizes", rule, made_on=made_on, platform=platform)
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+def nvme(model: str, transport: str = "pcie") -> dict[str, Any]:
+    """The controller of a disk."""
+    return {"name": "nvme0", "model": model, "state": "live", "transport": transport, "disks": []}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "disks", "words"),
+    [
+        ("NVIDIA", [nvme("SAMSUNG MZQL23T8")], "nvme_disks 1; expected nvme_disks >= 2"),
+        ("NVIDIA", [nvme("SAMSUNG MZQL23T8"), nvme("KIOXIA KCM6")], ""),
+        ("NVIDIA", [nvme("SAMSUNG MZQL23T8"), nvme("Linux", "tcp")], "nvme_disks 1; expected nvme_disks >= 2"),
+        ("Amazon EC2", [nvme("Amazon Elastic Block Store")] * 2, "nvme_disks 0; expected nvme_disks >= 2"),
+    ],
+)
+def test_the_disks_of_a_machine_are_of_any_model_outside_ec2(vendor: str, disks: Any, words: str) -> None:
+    platform = {"vendor": vendor, "product": "", "serial": ""}
+    result = evaluated("sizes", {"nvme_disks": ">= 2"}, platform=platform, nvme={"controllers": disks})
+    assert (result.verdict, result.message) == (FAIL if words else PASS, words)

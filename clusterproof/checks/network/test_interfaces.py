@@ -51,8 +51,8 @@ def test_mtu(node: Node) -> None:
     """Network interface MTU.
 
     The MTU is compared with EC2's jumbo frames (ENA), with the same interface on most nodes of the group, and with most
-    interfaces of the same driver on this node, unless most nodes of the group have the same deviation. If the two ends
-    of a path have different MTUs, large packets are lost silently.
+    interfaces of the same driver on this node (IPoIB with IPoIB), unless most nodes of the group have the same
+    deviation. If the two ends of a path have different MTUs, large packets are lost silently.
 
     Remedy (fix configuration): Set the other nodes' MTU in netplan or systemd-networkd. On EC2, DHCP offers 9001.
     """
@@ -63,13 +63,12 @@ def test_mtu(node: Node) -> None:
     majority_mtus = _majority_mtus(node)
     for interface in used:
         with part:
-            seen, majority_mtu = (
-                f"the MTU of {interface.label} is {interface.mtu}",
-                majority_mtus.get(interface.driver, 0),
-            )
+            seen = f"the MTU of {interface.label} is {interface.mtu}"
+            kind = _kind(interface.label, interface.driver)
+            majority_mtu = majority_mtus.get(kind, 0)
             concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
             is_odd = majority_mtu not in (0, interface.mtu) and not _has_majority_mtu(node, interface)
-            concern_if(is_odd, f"{seen}; expected {majority_mtu}, like most {interface.driver} interfaces here")
+            concern_if(is_odd, f"{seen}; expected {majority_mtu}, like most {kind} interfaces here")
     elsewhere = differing(node, MTUS, _mtus)
     concern_if(elsewhere, describe(elsewhere))
 
@@ -163,16 +162,21 @@ HARDWARE: Mapping[str, Callable[[Node], list[Callable[[], str]]]] = {  # by devi
 }
 
 
+def _kind(name: str, driver: str) -> str:
+    """The driver, and of one that has Ethernet too, whether it is IPoIB (`ib0`, `ibp24s0`), whose MTU is smaller."""
+    return f"{driver} IPoIB" if name.startswith("ib") else driver
+
+
 def _majority_mtus(node: Node) -> Mapping[str, int]:
-    """The MTU of most interfaces of each driver that are up; none if no MTU has a majority."""
+    """The MTU of most interfaces of each kind that are up; none if no MTU has a majority."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
     for interface in node.interfaces:
         reading, _ = readings(interface, "mtu", "link", "driver")
         if {"mtu", "driver"} <= reading.keys() and reading.get("link", UP) == UP:
-            sizes[reading["driver"]][reading["mtu"]] += 1
-    most = {driver: (*counts.most_common(1)[0], counts.total()) for driver, counts in sizes.items()}
+            sizes[_kind(interface.label, reading["driver"])][reading["mtu"]] += 1
+    most = {kind: (*counts.most_common(1)[0], counts.total()) for kind, counts in sizes.items()}
     majority = node.threshold("group.majority")
-    return {driver: mtu for driver, (mtu, count, of) in most.items() if count > of * majority}
+    return {kind: mtu for kind, (mtu, count, of) in most.items() if count > of * majority}
 
 
 def _has_majority_mtu(node: Node, interface: Interface) -> bool:

@@ -52,8 +52,7 @@ def test_own_name(node: Node) -> None:
     Remedy (fix configuration): Correct the line in /etc/hosts, and whatever writes it (cloud-init's manage_etc_hosts, a
     lifecycle script).
     """
-    entries = node.naming.hosts
-    wrong = [entry.address for entry in entries if not entry.is_own]
+    entries, wrong = node.naming.hosts, node.naming.not_own
     name = known(lambda: node.naming.hostname, "this node's name")
     seen = f"/etc/hosts gives {name} the address {', '.join(wrong)}"
     assert not wrong or len(wrong) < len(entries), f"{seen}; expected an address of this node"

@@ -32,9 +32,10 @@ def test_nvme_scratch(node: Node) -> None:
     expected = known(lambda: local_disks_due(node), 0)
     is_ours = bool(machine_row(node.type_name)) or readings(node, "is_outside_ec2")[0].get("is_outside_ec2")
     is_all_local = bool(expected and is_ours)  # of any model
-    places = each(node.nvme_controllers, lambda controller: (controller, is_all_local or controller.is_local))
+    controllers = [controller for controller in node.nvme_controllers if not controller.is_remote]
+    places = each(controllers, lambda controller: (controller, is_all_local or controller.is_local))
     local = [controller for controller, is_local in places if is_local]
-    unknown = 0 if is_all_local else sum(not readings(nvme, "is_local")[0] for nvme in node.nvme_controllers)
+    unknown = 0 if is_all_local else sum(not readings(nvme, "is_local")[0] for nvme in controllers)
     if not (expected or local):
         not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")
     fail_if(len(local) + unknown < expected, f"{len(local)} local NVMe disks; expected {expected}")

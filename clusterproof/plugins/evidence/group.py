@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.field import each
 T = TypeVar("T")
 N = TypeVar("N", bound="Member")
 ABSENT = "none"  # the word for a value that a node lacks
+MAX_VALUES = 4  # named where none has a majority
 Values = Mapping[str, str | None]  # by name; None: unknown for this node
 
 
@@ -64,7 +65,7 @@ class MostCommon:
     value: str
     count: int
     reporting: int
-    others: str  # their values, the most frequent first: `A on 2, B on gpu007`
+    places: Mapping[str, object]  # of each value, the most frequent first: how many nodes have it, or which one
 
     @property
     def how_many(self) -> str:
@@ -77,8 +78,14 @@ class MostCommon:
         counter = Counter(values.values())
         value, count = max(counter.items(), key=lambda item: item[1], default=("", 0))
         only = {value: name for name, value in values.items() if counter[value] == 1}
-        others = ", ".join(f"{value} on {only.get(value, count)}" for value, count in counter.most_common(4))
-        return cls(value, count, len(values), others)
+        return cls(value, count, len(values), {value: only.get(value, count) for value, count in counter.most_common()})
+
+    def others(self, own: str) -> str:
+        """The most frequent values, and a node's own: `A on 2, B on gpu007, and 3 more`."""
+        first = [value for value in self.places if value != own][: MAX_VALUES - 1]
+        shown = [value for value in self.places if value in (own, *first)]
+        more = len(self.places) - len(shown)
+        return ", ".join(f"{value} on {self.places[value]}" for value in shown) + (f", and {more} more" if more else "")
 
 
 @record
@@ -278,4 +285,4 @@ def _difference(name: str, own: str | None, most: MostCommon, majority: float) -
         return None
     if most.count > most.reporting * majority:
         return None if own == most.value else Difference(name, own, most.value, most.count, most.reporting)
-    return Difference(name, own, "", most.count, most.reporting, most.others)
+    return Difference(name, own, "", most.count, most.reporting, most.others(own))

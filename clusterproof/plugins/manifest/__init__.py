@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
+from clusterproof.plugins.catalog.instance_types import machine_row
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.strict import Table, nearest
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
@@ -156,7 +157,8 @@ def size_of(node: Node, name: str) -> int:
     if name == "efa":
         return len(node.efa_devices)
     if name == "nvme_disks":
-        return sum(controller.is_local for controller in node.nvme_controllers)
+        is_of_any_model = machine_row(node.type_name) or readings(node, "is_outside_ec2")[0].get("is_outside_ec2")
+        return sum(not nvme.is_volume if is_of_any_model else nvme.is_local for nvme in node.nvme_controllers)
     return size_of_mount(node, "/" if name == "root_gib" else "/dev/shm")
 
 

@@ -65,6 +65,15 @@ def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, me
         ({"inodes": "?", "free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
         ({"free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
         ({"free_kib": 15 * GIB}, CONCERN, "/ is 85 % full; expected less than 80 %"),
+        ({"type": "squashfs", "free_kib": 0, "inodes_free": 0}, NA, "/ is an image (squashfs)"),  # Talos
+        (
+            {"type": "erofs", "free_kib": 0},
+            NA,
+            "/ is an image (erofs), to which nothing can be written",
+        ),  # Bottlerocket
+        ({"type": "overlay", "source": "composefs", "free_kib": 0}, NA, "/ is an image (composefs)"),  # Fedora CoreOS
+        ({"type": "overlay", "free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
+        ({"type": "?" * 3, "source": 0, "free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
     ],
 )
 def test_the_root_volume_has_room(data: dict[str, Any], verdict: Verdict, message: str) -> None:

@@ -58,11 +58,35 @@ def interface(name: str, mtu: int, driver: str = "mlx5_core", *, flags: int = 3,
         ([interface("e0", 1500), interface("e1", 9000)], PASS),  # of two, neither is the usual
         ([interface("e0", 1500), interface("e1", 9000), interface("e2", 9000)], CONCERN),
         ([interface("e0", 1500, "igb"), interface("e1", 9000), interface("e2", 9000)], PASS),
+        (
+            [interface("ens1", 9000), *(interface(f"ibp{at}s0", 4092) for at in (24, 41, 59))],
+            PASS,
+        ),  # IPoIB's is smaller
+        ([interface("ibp24s0", 2044), interface("ib1", 4092), interface("ib2", 4092)], CONCERN),
         ([], NA),
     ],
 )
 def test_the_mtu_is_held_against_what_the_interface_is_for(physical: list[dict[str, Any]], says: Verdict) -> None:
     assert verdict("network.mtu", {"interfaces": {"names": [], "physical": physical}}).verdict is says
+
+
+IN_A_VRF = {"address": "10.1.2.3", "is_own": False}  # to which only what runs in the VRF can bind
+
+
+@pytest.mark.parametrize(
+    ("hosts", "addresses", "says"),
+    [
+        ([IN_A_VRF], [{"name": "eth0", "driver": "mlx5_core", "mac": "", "ipv4": "10.1.2.3"}], PASS),
+        ([IN_A_VRF], [{"name": "eth0", "driver": "mlx5_core", "mac": "", "ipv4": "10.1.2.4"}], FAIL),
+        ([IN_A_VRF], [{"name": "eth0", "driver": "mlx5_core", "mac": "", "ipv4": UNREAD}], FAIL),
+        ([IN_A_VRF], UNREAD, FAIL),
+    ],
+)
+def test_an_address_that_an_interface_shows_is_the_nodes_own(hosts: Any, addresses: Any, says: Verdict) -> None:
+    assert (
+        verdict("network.own_name", {"naming": {"hostname": "g1", "hosts": hosts, "addresses": addresses}}).verdict
+        is says
+    )
 
 
 def test_an_interface_for_storage_has_the_mtu_that_it_has_on_most_nodes() -> None:
@@ -174,6 +198,19 @@ def test_two_nodes_that_differ_are_a_concern(
 ) -> None:
     result = result_of(f"network.{check}", node("n0", **one), node("n1", **other))
     assert (result.verdict, message in result.message) == (CONCERN, True), result.message
+
+
+@pytest.mark.parametrize(
+    ("own", "seen"),
+    [
+        (4200, "4200 on 3, 9000 on 2, 9001 on 2, 2044 on 2"),
+        (1500, "4200 on 2, 9000 on 2, 9001 on 2, 1500 on n9, and 1 more"),
+    ],
+)
+def test_of_many_values_the_nodes_own_is_named_and_those_left_out_are_counted(own: int, seen: str) -> None:
+    mtus = {"n9": own, **{f"n{at}": (4200, 9000, 9001, 2044)[at // 2] for at in range(8)}}
+    hosts = [node(name, interfaces={"names": [], "physical": [interface("e0", mtu)]}) for name, mtu in mtus.items()]
+    assert f"MTU of e0 differs from node to node ({seen})" in result_of("network.mtu", *hosts).message
 
 
 @pytest.mark.parametrize(

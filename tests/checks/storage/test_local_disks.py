@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import InstanceType
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
@@ -35,6 +37,30 @@ def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, 
 def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": []})
     expect(result_of("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, message)
+
+
+OF_DGX = InstanceType(name="DGX H100", source="", gpus=8, nvme=2)
+TARGET, DISCOVERY = disk(8) | {"transport": "tcp"}, disk(9, disks=False) | {"transport": "tcp", "model": "Linux"}
+
+
+@pytest.mark.parametrize(
+    ("controllers", "verdict", "message"),
+    [
+        ([disk(0), disk(1), TARGET, DISCOVERY], PASS, ""),
+        ([disk(0), TARGET, DISCOVERY], FAIL, "1 local NVMe disks; expected 2"),
+        ([disk(0), disk(1) | {"transport": ""}], PASS, ""),  # of older kernels
+        ([disk(0), disk(1) | {"transport": {"error": "EIO"}}], PASS, ""),
+        ([disk(0), disk(1, disks=False), TARGET], FAIL, "no disk on nvme1; expected one on each controller"),
+    ],
+)
+def test_disks_that_others_serve_over_the_network_are_not_local(
+    controllers: Any, verdict: Verdict, message: str
+) -> None:
+    gpus = [{"address": "0000:17:00.0", "vendor": "10de", "device": "2330", "class": "030200", "driver": "nvidia"}]
+    machine = {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}
+    evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": gpus}, platform=machine)
+    policy = Policy(instance_types={"DGX H100": OF_DGX})
+    expect(result_of("storage.nvme_scratch", evidence, policy=policy), verdict, message)
 
 
 RAID5 = {"name": "md0", "level": "raid5", "is_active": True, "disks": 4, "working": 4, "failed": [], "is_lost": None}

@@ -138,6 +138,24 @@ def test_what_most_nodes_have_mounted_is_expected_whatever_fstab_does_at_boot(
 
 
 @pytest.mark.parametrize(
+    ("is_due", "is_automatic", "message"),
+    [
+        (False, True, ""),  # a home that autofs mounts where its user has a job
+        (True, True, "not mounted: /home/alice (mounted on most nodes of the group); expected"),
+        (False, UNREAD, "not mounted: /home/alice (mounted on most nodes of the group); expected"),
+    ],
+)
+def test_a_node_need_not_have_what_autofs_mounts_on_others_on_access(
+    is_due: bool, is_automatic: Any, message: str
+) -> None:
+    home = {**mount("/home/alice", "nfs4", "nas:/alice"), "is_due": is_due, "is_automatic": is_automatic}
+    nodes = [
+        node(f"n{at}", boot=boot(), mounts={"mounts": own, "fstab": []}) for at, own in enumerate([[], *[[home]] * 4])
+    ]
+    expect(result_of("storage.mounts_expected", *nodes), FAIL if message else PASS, message)
+
+
+@pytest.mark.parametrize(
     ("mounted", "fstab", "verdict", "message"),
     [
         (LUSTRE, (), PASS, ""),
@@ -177,6 +195,8 @@ def test_a_network_file_system_has_the_options_that_it_needs(
         ),
         (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and /etc/fstab does not require read-write"),
         (mount(options="ro"), (), NA, "mounted read-only, and /etc/fstab does not require read-write"),
+        (mount(kind="erofs", options="rw,relatime,ro"), (), NA, "erofs is an image, to which nothing can be written"),
+        (mount("/", "squashfs", options="rw,ro"), (line("/", kind="squashfs"),), NA, "squashfs is an image, to which"),
     ],
 )
 def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, message: str) -> None:

@@ -194,6 +194,12 @@ def test_what_was_left_behind_is_reported_by_name_and_size_and_never_by_content(
     assert "wJalr" not in str(report)
 
 
+def test_no_number_of_crash_dumps_hides_a_credential(tmp_path: Path) -> None:
+    dumps = (f"/var/{folder}/{number:02}" for folder in ("crash", "lib/systemd/coredump") for number in range(32))
+    report: Any = image.read(root(tmp_path, dict.fromkeys((*dumps, "/root/.aws/credentials"), "x")))
+    assert "/root/.aws/credentials" in {entry["path"] for entry in report["left"]}
+
+
 @needs_nodes
 def test_a_home_that_may_not_be_looked_into_is_reported_as_such() -> None:
     report = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)

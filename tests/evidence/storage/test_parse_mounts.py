@@ -67,6 +67,28 @@ def test_what_fstab_asks_for_is_mounted_where_a_list_of_all_mounts_says_so() -> 
     assert "paths" not in completed
 
 
+@pytest.mark.parametrize("title", ["# /etc/fstab: static file system information.\n", ""])
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("beegfs_nodev", "beegfs"),
+        ("10.1.2.3,10.1.2.4/default", "wekafs"),
+        ("gpfs0", "gpfs"),
+        ("//nas/share", "cifs"),
+        ("admin@b3acfc0d.cephfs=/", "ceph"),
+        ("sshfs#me@box:", "fuse"),
+        ("tank/scratch", "zfs"),
+        ("/data/scratch", "none"),  # bind
+        ("hostshare", "9p"),
+        ("[fd00::1]:/export", "nfs4"),
+    ],
+)
+def test_fstab_has_each_file_system_whatever_its_source_looks_like(title: str, source: str, kind: str) -> None:
+    text = f"{title}LABEL=root / ext4 defaults 0 1\n{source} /scratch {kind} noatime,_netdev 0 0\n"
+    collected: Any = fstab.read_fstab(text)
+    assert [(row["path"], row["type"]) for row in collected["mounts"]["fstab"]] == [("/", "ext4"), ("/scratch", kind)]
+
+
 def test_beside_a_part_of_the_mounts_nobody_knows_what_fstab_lacks() -> None:
     wanted: Any = fstab.read_fstab("LABEL=root / ext4 defaults 0 1\n")
     part: Any = mounts.read_mount("/dev/root on / type ext4 (rw)\n")

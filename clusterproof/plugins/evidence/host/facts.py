@@ -20,6 +20,7 @@ from clusterproof.plugins.evidence.field import (
     optional,
     output,
     read,
+    readings,
     table,
     text,
     texts,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 NUMBERS = Pattern(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
 FLAVOUR = Pattern(r"[a-z]+")
 MAX_DIGITS = 18
+IMAGES = frozenset({"squashfs", "erofs", "composefs"})  # file systems that are written once, and so always full
 
 
 @record
@@ -162,6 +164,19 @@ class Mount(Reported):
     def is_of_a_walk(self) -> bool:
         """Whether autofs mounted it on access, and nothing else requires it."""
         return bool(self.automatic) and not self.due
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is mounted even if nobody uses it; true if that is unknown."""
+        return not any(readings(self, "is_of_a_walk")[0].values())
+
+    @property
+    def image_type(self) -> str:
+        """The type of a file system that can only be read; empty for any other, and if it is unknown.
+
+        composefs is the source of a mount of type overlay.
+        """
+        return next((name for name in readings(self, "type", "source")[0].values() if name in IMAGES), "")
 
     @property
     def label(self) -> str:

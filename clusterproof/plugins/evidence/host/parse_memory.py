@@ -166,14 +166,29 @@ _DEVICES = re.compile(
     r"^PCIe AER (?:events|records) summary:\n((?:[ \t]{1,8}\d{1,18} .{1,300}\n?){1,200})", re.MULTILINE
 )
 _DEVICE = re.compile(r"^[ \t]{1,8}(\d{1,18}) .{0,80}?\bUncorrect", re.MULTILINE)
-MACHINE_CHECKS, DEVICES = "machine checks", "PCIe (AER)"
+# Pages with errors that hardware did not correct, by what the kernel did with each (mm/memory-failure.c).
+_PAGES = re.compile(
+    r"^Memory failure events summary:\n((?:[ \t]{1,8}\w.{0,80} errors: \d{1,18}\n?){1,20})", re.MULTILINE
+)
+_PAGE = re.compile(r" errors: (\d{1,18})$", re.MULTILINE)
+_OF_A_PAGE = re.compile(r"error: pfn=")
+_EXTLOG = re.compile(r"^Extlog records summary:\n((?:[ \t]{1,8}\d{1,18} .{1,300}\n?){1,200})", re.MULTILINE)
+_FROM_FIRMWARE = re.compile(r"^[ \t]{1,8}(\d{1,18}) .{1,200} (?:recoverable|fatal) errors$", re.MULTILINE)
+_OF_FIRMWARE = re.compile(r"error: type=.{1,80}?, severity=(?:recoverable|fatal),")
+MACHINE_CHECKS, DEVICES, FAILURES, EXTLOG = "machine checks", "PCIe (AER)", "memory failures", "firmware (extlog)"
+_SECTIONS = (  # of the summary: what begins each, and its rows that count what was not corrected
+    (DEVICES, _DEVICES, _DEVICE),
+    (FAILURES, _PAGES, _PAGE),
+    (EXTLOG, _EXTLOG, _FROM_FIRMWARE),
+)
+_KINDS = ((DEVICES, _OF_PCIE), (FAILURES, _OF_A_PAGE), (EXTLOG, _OF_FIRMWARE))  # of rows of single errors
 _SUMMARISED = "Memory controller events summary:"
 CORRECTED = "Corrected"
 
 
 def is_ras(text: str) -> bool:
     """Whether this is the output of `ras-mc-ctl --summary` or `--errors`."""
-    forms = (_NONE, _CHECKS, _DEVICES, _EVENT)
+    forms = (_NONE, _CHECKS, _DEVICES, _PAGES, _EXTLOG, _EVENT)
     return _SUMMARISED in text or any(form.search(text) for form in forms) or any(map(_OTHER.match, _rows(text)))
 
 
@@ -192,10 +207,12 @@ def read_ras(text: str) -> Mapping[str, object]:
         for count, kind in _CHECK.findall(rows):
             if "uncorrected" in kind.lower() or "fatal" in kind.lower():
                 _add(modules, MACHINE_CHECKS, False, int(count))
-    for count in (count for rows in _DEVICES.findall(text) for count in _DEVICE.findall(rows)):
-        _add(modules, DEVICES, False, int(count))
-    for row in filter(_is_uncorrected, _rows(text)):
-        _add(modules, DEVICES if _OF_PCIE.match(row) else MACHINE_CHECKS, False, 1)
+    for source, section, row in _SECTIONS:
+        for count in (count for rows in section.findall(text) for count in row.findall(rows)):
+            _add(modules, source, False, int(count))
+    for error in filter(_is_uncorrected, _rows(text)):
+        source = next((source for source, form in _KINDS if form.match(error)), MACHINE_CHECKS)
+        _add(modules, source, False, 1)
     return {"edac": {"controllers": list(modules.values())[:MAX_MODULES]}}
 
 
@@ -205,9 +222,11 @@ def _rows(text: str) -> list[str]:
 
 
 def _is_uncorrected(row: str) -> bool:
-    """Whether it is of a machine check or a PCIe device, and nothing corrected it."""
+    """Whether it is of a machine check, a page, the firmware or a PCIe device, and nothing corrected it."""
     if not _OTHER.match(row):
         return False
+    if _OF_A_PAGE.match(row) or _OF_FIRMWARE.match(row):
+        return True
     status = _STATUS.search(row)
     is_logged = "uncorrected" in row.lower() or "(fatal)" in row.lower()
     return is_logged or bool(status and int(status[1], 16) & _UNCORRECTED)

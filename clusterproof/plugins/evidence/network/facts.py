@@ -249,6 +249,16 @@ class Naming(Reported):
     duplicates = Field(texts)
 
     @property
+    def not_own(self) -> tuple[str, ...]:
+        """The addresses that /etc/hosts gives the node's name although another has them. Raises Incomplete.
+
+        What an interface shows is the node's, even if the probe cannot bind to it, as to an address in a VRF.
+        """
+        interfaces = readings(self, "addresses")[0].get("addresses", ())
+        shown = {readings(interface, "ipv4")[0].get("ipv4") for interface in interfaces}
+        return tuple(entry.address for entry in self.hosts if not entry.is_own and entry.address not in shown)
+
+    @property
     def unique(self) -> frozenset[str]:
         """The MAC and IPv4 addresses that no other node may have, as far as they are known. Raises Incomplete."""
         return frozenset(own for address in self.addresses for own in address.unique)

@@ -23,7 +23,7 @@ ENROOT = "/etc/enroot"
 MACHINE_ID = "/etc/machine-id"
 FIRST_BOOT = "/var/lib/cloud/instance/sem"  # where cloud-init marks what it does once, at an instance's first boot
 SLURM = ("/etc/slurm", "/opt/slurm/etc", "/etc/slurm-llnl")
-MAX = 32  # entries of any list
+MAX = 32  # entries of any list that is looked at
 
 
 def read(node: Node) -> object:
@@ -36,7 +36,7 @@ def read(node: Node) -> object:
     updates = "/var/lib/dpkg/updates"
     return {
         "cloud_init": _cloud_init(node),
-        "left": [file for file in [*dumps, *homely] if file["bytes"]][:MAX],
+        "left": [file for file in (*homely, *dumps) if file["bytes"]],
         "keys": {user: keys for user, home in homes.items() for keys in _keys(node, home)},
         "under_way": [path for path in UNDER_WAY if node.exists(path)]
         + [f"{updates}/{name}" for name in _names(node, updates)[:MAX] if name.isdecimal()],

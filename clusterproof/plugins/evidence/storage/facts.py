@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 INSTANCE_STORE = "Instance Storage"  # words in the disk's model
 EBS = "Amazon Elastic Block Store"
 READ_ONLY = frozenset({"ro", "emergency_ro", "shutdown"})
-KIND_IN_NAME = Pattern(r".{0,100}-(OST|MDT)[0-9a-f]{4}\b")
 _NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
 _NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
 _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ between nodes
@@ -64,6 +63,7 @@ class NvmeController(Reported):
     model = Field(text)
     firmware = Field(optional(text))
     state = Field(text)
+    transport = Field(optional(text))  # empty or None where the kernel, or a capture, does not show it
     disks = Field(limited_list(NvmeDisk, DISKS), where="nvme: disks")
 
     @property
@@ -72,9 +72,14 @@ class NvmeController(Reported):
         return INSTANCE_STORE in self.model
 
     @property
+    def is_remote(self) -> bool:
+        """Whether another machine serves it (NVMe over TCP or RDMA); False if that is unknown."""
+        return readings(self, "transport")[0].get("transport") not in (None, "", "pcie")
+
+    @property
     def is_volume(self) -> bool:
-        """Whether this is an EBS volume. Raises Incomplete."""
-        return self.model == EBS
+        """Whether a storage service has the disk: EBS, or another machine. Raises Incomplete."""
+        return self.is_remote or self.model == EBS
 
 
 @record
@@ -177,8 +182,8 @@ def mount_points(node: Node) -> frozenset[str]:
 
 @collected_by()
 def majority_mount_points(node: Node) -> frozenset[str]:
-    """The mount points that most nodes of the group have."""
-    return node.group.most("mount points", lambda node: node.mount_points)
+    """The mount points that most nodes of the group have, without what autofs mounts when somebody uses it."""
+    return node.group.most("mount points", lambda node: [mount.path for mount in node.mounts if mount.is_lasting])
 
 
 def mount_at(node: Node, path: str) -> Mount | None:
@@ -256,15 +261,9 @@ def mdts(node: Node) -> tuple[LustreTarget, ...]:
     return _targets(node, "mdt")
 
 
-def _kind_of(target: LustreTarget) -> str:
-    """`ost` or `mdt`: as reported, otherwise by name."""
-    of_name = KIND_IN_NAME.match(readings(target, "label")[0].get("label", ""))
-    return known(lambda: target.kind, of_name[1].lower() if of_name else "")
-
-
 def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
     path = lustre_path(node)
-    targets = tuple(target for target in known(lambda: node.lustre_targets, ()) if _kind_of(target) == kind)
+    targets = tuple(target for target in known(lambda: node.lustre_targets, ()) if target.is_of(kind))
     with part:
         if (path and not targets) or node.lustre_targets_left_out:
             raise Incomplete(f"{path or SOME} is Lustre, and its client does not report every {kind.upper()}")

@@ -13,11 +13,13 @@ from clusterproof.plugins.evidence.field import (
     Reported,
     boolean,
     integer,
+    known,
     number,
     objects_as,
     optional,
     output,
     read,
+    readings,
     table,
     text,
 )
@@ -29,6 +31,7 @@ MARKS = {  # obd_statfs's os_state, in the letters of lfs df; f (a disk that doe
     "S": "out of space",
     "I": "out of inodes",
 }
+KIND_IN_NAME = Pattern(r".{0,100}-(OST|MDT)[0-9a-f]{4}\b")
 CONNECTED = ("FULL", "IDLE")  # an unused connection becomes idle, and reconnects by itself
 
 
@@ -71,6 +74,11 @@ class LustreTarget(Reported):
     marks = Field(
         optional(text)
     )  # the letters after the numbers of lfs df: D, R, …; None if there are none, or from the probe
+
+    def is_of(self, kind: str) -> bool:
+        """Whether it is an `ost` or an `mdt`: as reported, otherwise by its name."""
+        of_name = KIND_IN_NAME.match(readings(self, "label")[0].get("label", ""))
+        return known(lambda: self.kind, of_name[1].lower() if of_name else "") == kind
 
     @property
     def faults(self) -> str:

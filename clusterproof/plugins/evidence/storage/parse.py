@@ -12,9 +12,12 @@ from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEU
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
 from clusterproof.plugins.evidence.storage.parse_mounts import FSTAB_TITLE, LONGEST_LINE, mount_of, unescaped
 
+# Whose sources have no form of their own: `beegfs_nodev`, `gpfs0`, `tank/home`; `none` of a bind mount.
+_OF_ANY_SOURCE = "beegfs|weka(?:fs)?|gpfs|cifs|smb3|ceph|glusterfs|virtiofs|9p|fuse|zfs|none"
 _FSTAB = re.compile(
-    r"(?:(?:UUID|LABEL|PARTUUID|PARTLABEL)=\S{1,200}|/dev/\S{1,200}|[^#\s]\S{0,200}@tcp:/\S{1,200}|[^#\s]\S{0,200}:/\S{0,400}"
-    r"|tmpfs|none|fs-\S{1,60})[ \t]{1,80}(/\S{0,400})[ \t]{1,80}[a-z][\w.]{1,20}(?:[ \t]{1,80}\S{1,800})?"
+    rf"(?:[^#\s]\S{{0,200}}(?=[ \t]{{1,80}}/(?!/)\S{{0,400}}[ \t]{{1,80}}(?:{_OF_ANY_SOURCE})\b)|"
+    r"(?:UUID|LABEL|PARTUUID|PARTLABEL)=\S{1,200}|/dev/\S{1,200}|[^#\s]\S{0,200}@tcp:/\S{1,200}|[^#\s]\S{0,200}:/\S{0,400}"
+    r"|tmpfs|none|fs-\S{1,60})[ \t]{1,80}(/\S{0,400})[ \t]{1,80}[a-z9][\w.]{1,20}(?:[ \t]{1,80}\S{1,800})?"
     r"(?:[ \t]{1,40}\d[ \t]{1,40}\d)?[ \t]*\Z"
 )
 

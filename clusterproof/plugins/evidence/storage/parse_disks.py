@@ -197,7 +197,7 @@ def read_mdstat(text: str) -> Mapping[str, object]:
 
 def is_mdadm(text: str) -> bool:
     """Whether this is the output of `mdadm --detail`."""
-    return bool(_DETAIL.search(text)) and "Raid Devices :" in text
+    return bool(_DETAIL.search(text)) and "Raid Level :" in text  # one that is not active counts no raid devices
 
 
 def read_mdadm(text: str) -> Mapping[str, object]:

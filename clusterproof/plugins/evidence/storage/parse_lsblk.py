@@ -171,6 +171,7 @@ MAX_POOLS, MAX_DISKS = 256, 4096
 _POOL = re.compile(r"^ {0,4}pool: (\S{1,255})\n {0,4}state: ([A-Z]{1,20})$", re.MULTILINE)
 _WELL = re.compile(r"^(?:all pools are healthy|pool '\S{1,255}' is healthy)$", re.MULTILINE)
 _LOST = ("SUSPENDED", "FAULTED", "UNAVAIL")
+_LOST_DATA = re.compile(r"^errors: (Permanent errors .{1,80}|\d{1,18} data errors.{0,80})$", re.MULTILINE)
 _DISK = re.compile(r"^\s{1,40}(\S{1,255})\s{1,200}(?:FAULTED|UNAVAIL|REMOVED|OFFLINE)\s{1,20}\d", re.MULTILINE)
 _OF_DISKS = re.compile(r"(?:mirror|raidz\d?|draid\S{0,20}|replacing|spare)-\d{1,4}")
 UNNAMED = "a disk"
@@ -189,14 +190,16 @@ def is_zpool(text: str) -> bool:
 
 
 def read_zpool(text: str) -> Mapping[str, object]:
-    """The pools; a degraded pool whose missing disk is not shown lacks `a disk`."""
-    arrays = []
+    """The pools; a degraded pool whose missing disk is not shown lacks `a disk`. Lost data is its own health report."""
+    arrays, logs = [], []
     for head, rest in sections(_POOL, text, MAX_POOLS):
         failed = [disk for disk in _DISK.findall(rest)[:MAX_DISKS] if disk != head[1] and not _OF_DISKS.fullmatch(disk)]
         is_lost = head[2] in _LOST
         unnamed = [UNNAMED] if head[2] != "ONLINE" and not is_lost and not failed else []
         arrays.append({**_array(head[1], "zfs", failed + unnamed), "is_lost": is_lost})
-    return {"nvme": {"arrays": arrays}}
+        if lost := _LOST_DATA.search(rest):
+            logs.append({"name": head[1], "said": lost[1]})
+    return {"nvme": {"arrays": arrays, **({"smart": {"logs": logs}} if logs else {})}}
 
 
 def is_multipath(text: str) -> bool:

@@ -267,9 +267,9 @@ def read_findmnt_table(text: str) -> Mapping[str, object]:
 
 
 def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
-    """Findmnt's list: as fstab entries if it was asked for fstab or no options show a mount; otherwise as mounts."""
+    """Findmnt's list: as fstab entries if it was asked for fstab, or an entry is not `rw` or `ro`, as each mount is."""
     options = [entry["options"].split(",") for entry in entries if "options" in entry]
-    if _OF_FSTAB.search(typed_above(text)) or (options and not any({"rw", "ro"} & {*some} for some in options)):
+    if _OF_FSTAB.search(typed_above(text)) or not all({"rw", "ro"} & {*some} for some in options):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
     return _collector(entries)
 
