@@ -13,7 +13,9 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
+from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.metrics import NodeMetrics, families
 from clusterproof.plugins.watch.sinks import Sinks
@@ -21,6 +23,9 @@ from clusterproof.plugins.watch.updates import Hello
 from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE
 from tests.watch.sinks_of_day import OfDay, tick
+
+CONCERN = RuleResult(Verdict.CONCERN, "Lustre has not answered for 60 s; expected an answer")
+FAIL = RuleResult(Verdict.FAIL, "Lustre has not answered for 600 s; expected an answer")
 
 
 @pytest.fixture
@@ -120,8 +125,11 @@ def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None
     watch = Watch(Evaluator(cluster, NO_POLICY), 10.0, [NODE], 0.0)
     watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, 0.0)
     seen = Sinks("day", watch, print).snapshot()
-    (nodes,) = (family for family in families(seen) if family.name == "clusterproof_watch_nodes")
-    assert {sample.labels["finding"]: sample.value for sample in nodes.samples}["incomplete"] == 1
+    lustre = Key(NODE, "lustre", "watch.source")
+    for open_now, finding in (({}, "incomplete"), ({lustre: CONCERN}, "incomplete"), ({lustre: FAIL}, "fail")):
+        every = families(replace(seen, open=open_now))
+        (nodes,) = (family for family in every if family.name == "clusterproof_watch_nodes")
+        assert {sample.labels["finding"]: sample.value for sample in nodes.samples}[finding] == 1
 
 
 def test_a_node_that_sends_ever_new_words_adds_no_series(watched: OfDay) -> None:
