@@ -170,7 +170,7 @@ def headline(watch: Watch) -> str:
     silent = watch.silent
     parts = [number_of(total, "node"), f"{len(failed)} with a fail"]
     if silent:
-        parts.append(f"{len(silent)} silent ({fold(silent)})")
+        parts.append(f"{len(silent)} silent ({within(fold(silent), MAX_NODES)})")
     return ", ".join(parts)
 
 
