@@ -13,6 +13,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch import Key, RuleResult
@@ -130,6 +131,18 @@ def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None
         every = families(replace(seen, open=open_now))
         (nodes,) = (family for family in every if family.name == "clusterproof_watch_nodes")
         assert {sample.labels["finding"]: sample.value for sample in nodes.samples}[finding] == 1
+
+
+def test_a_check_that_fails_on_one_gpu_and_is_not_known_of_another_is_not_evaluated_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    findings = (Finding(Verdict.FAIL, "2 errors", ("GPU 3",)), Finding(Verdict.INCOMPLETE, "not read", ("GPU 5",)))
+    result = with_findings(Result("gpu.no_uncorrected_ecc", NODE, Verdict.FAIL), findings)
+    evaluator = Evaluator(Cluster("day", "ssh", (Target(NODE),)), NO_POLICY)
+    watch = Watch(evaluator, 10.0, [NODE], 0.0)
+    monkeypatch.setattr(evaluator, "evaluate_all", lambda _: {NODE: ({}, [result])})
+    watch.evidence({NODE: NodeEvidence(NODE)}, 0.0)
+    assert watch.incomplete == {NODE: 1}
 
 
 def test_a_node_that_sends_ever_new_words_adds_no_series(watched: OfDay) -> None:
