@@ -286,3 +286,11 @@ def test_times_are_asked_for_by_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert slurm.run_command(("scontrol",)) == (0, "UTC\n")
+
+
+def test_a_users_own_listing_of_nodes_hides_none_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SINFO_PARTITION", "debug")
+    (tmp_path / "sinfo").write_text('#!/bin/sh\necho "of ${SINFO_PARTITION:-all partitions}"\n')
+    (tmp_path / "sinfo").chmod(0o755)
+    assert slurm.run_command(slurm.NODES) == (0, "of all partitions\n")

@@ -18,11 +18,9 @@ from clusterproof.plugins.accept import return_to_service
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.command_line.overview import short_help
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
-from clusterproof.plugins.inventory import hyperpod, narrow, resolve, settings_in, slurm, with_expectations
+from clusterproof.plugins.inventory import hyperpod, narrow, resolve, settings_in, with_expectations
 from clusterproof.plugins.options.table import GROUPS
-from clusterproof.plugins.transport.srun import COLLECTOR, JOBS
 from tests.inventory.refused import refusal, written
 
 # Kinds
@@ -113,14 +111,6 @@ def test_options_of_the_command_line_outrank_an_inventorys_settings(tmp_path: Pa
     assert resolve(path, {"user": "root"}).settings == {"user": "root", "port": "22"}
 
 
-@pytest.mark.parametrize("host", ["", "root@", "head:port", "head:70000", "head:0", "[::1]:22", "root@::1", "he ad"])
-def test_a_submit_host_that_none_can_be_is_refused_in_one_line(host: str) -> None:
-    with pytest.raises(InventoryError) as wrong:
-        resolve("slurm:gpu", {"via": f"ssh:{host}"})
-    expected = "expected controller, nodes, or ssh:[user@]HOST[:port]"
-    assert str(wrong.value) == f"--via 'ssh:{host}' is not a way to a Slurm cluster; {expected}"
-
-
 @pytest.mark.parametrize(
     ("is_there", "ends"),
     [
@@ -141,19 +131,6 @@ def test_a_folder_that_is_called_like_a_hyperpod_cluster_is_said_to_be_one(
     with pytest.raises(InventoryError) as wrong:
         resolve("d")
     assert str(wrong.value) == f"--cluster 'd' is taken for a HyperPod cluster: no AWS region{ends}"
-
-
-def test_the_components_of_a_slurm_job_that_are_not_its_own_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = {"partitions": "all", "features": "", "state": "MIXED", "address": "", "reason": ""}
-    nodes = [{**node, "name": name} for name in ("cpu001", "gpu001")]
-    jobs = [["77+0", "77", "gpu001", "RUNNING"], ["77+1", "78", "cpu001", "RUNNING"]]
-    answers = {COLLECTOR: {"nodes": nodes, "partitions": []}, JOBS: {"jobs": jobs, "job": ""}}
-    monkeypatch.setattr(
-        slurm, "ask_slurm", lambda *_: {name: Collected(Status.READ, value) for name, value in answers.items()}
-    )
-    cluster = resolve("slurm:job:77")
-    assert [target.name for target in cluster.targets] == ["gpu001"]
-    assert cluster.notes == ("not validated: the other components of this heterogeneous job, 77+1",)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,11 @@ def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[
     assert "(flapping: no more of it is said while it does)" in change_line(flapping)
     LineView(Day().watch, sys.stdout).show([opened])
     assert capsys.readouterr().out[8:] == f" {change_line(opened)}\n"
+    long = "; also ".join(f"{'nvme' * 30}{at}n1 has failed" for at in range(4))
+    worse = change_line(Change(ChangeKind.WORSE, key, Verdict.FAIL, long, 1.0))
+    assert worse.endswith("3n1 has failed (worse) [gpu.row_remap]")
+    endless = change_line(Change(ChangeKind.WORSE, key, Verdict.FAIL, "x" * 9_000, 1.0))
+    assert endless.endswith(" … (9000 characters) (worse) [gpu.row_remap]")
 
 
 def test_a_log_says_at_once_what_is_watched_and_what_the_first_answers_were(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,10 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding, Result, with_findings
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
+from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.metrics import NodeMetrics, families
 from clusterproof.plugins.watch.sinks import Sinks
@@ -21,6 +24,9 @@ from clusterproof.plugins.watch.updates import Hello
 from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE
 from tests.watch.sinks_of_day import OfDay, tick
+
+CONCERN = RuleResult(Verdict.CONCERN, "Lustre has not answered for 60 s; expected an answer")
+FAIL = RuleResult(Verdict.FAIL, "Lustre has not answered for 600 s; expected an answer")
 
 
 @pytest.fixture
@@ -120,8 +126,23 @@ def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None
     watch = Watch(Evaluator(cluster, NO_POLICY), 10.0, [NODE], 0.0)
     watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, 0.0)
     seen = Sinks("day", watch, print).snapshot()
-    (nodes,) = (family for family in families(seen) if family.name == "clusterproof_watch_nodes")
-    assert {sample.labels["finding"]: sample.value for sample in nodes.samples}["incomplete"] == 1
+    lustre = Key(NODE, "lustre", "watch.source")
+    for open_now, finding in (({}, "incomplete"), ({lustre: CONCERN}, "incomplete"), ({lustre: FAIL}, "fail")):
+        every = families(replace(seen, open=open_now))
+        (nodes,) = (family for family in every if family.name == "clusterproof_watch_nodes")
+        assert {sample.labels["finding"]: sample.value for sample in nodes.samples}[finding] == 1
+
+
+def test_a_check_that_fails_on_one_gpu_and_is_not_known_of_another_is_not_evaluated_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    findings = (Finding(Verdict.FAIL, "2 errors", ("GPU 3",)), Finding(Verdict.INCOMPLETE, "not read", ("GPU 5",)))
+    result = with_findings(Result("gpu.no_uncorrected_ecc", NODE, Verdict.FAIL), findings)
+    evaluator = Evaluator(Cluster("day", "ssh", (Target(NODE),)), NO_POLICY)
+    watch = Watch(evaluator, 10.0, [NODE], 0.0)
+    monkeypatch.setattr(evaluator, "evaluate_all", lambda _: {NODE: ({}, [result])})
+    watch.evidence({NODE: NodeEvidence(NODE)}, 0.0)
+    assert watch.incomplete == {NODE: 1}
 
 
 def test_a_node_that_sends_ever_new_words_adds_no_series(watched: OfDay) -> None:

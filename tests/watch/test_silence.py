@@ -160,6 +160,16 @@ def test_the_first_answers_are_said_with_whom_nobody_reached() -> None:
     assert first_answers(Day().watch, ["gpu001", "gpu002"]) == message
 
 
+def test_many_silent_nodes_leave_room_for_those_that_nobody_reached() -> None:
+    names = [f"odd{at * at}name" for at in range(200)]
+    watch = Watch(Evaluator(Cluster("c", "ssh", tuple(map(Target, names))), NO_POLICY), 10.0, names, 0.0)
+    for tick in range(LOOKS):
+        watch.check_silence(10.0 * tick)
+    said = first_answers(watch, ["odd4name"])
+    assert said.startswith("all asked once: 200 nodes, 0 with a fail, 200 silent (odd[0-1,4,9,")
+    assert said.endswith(" more), 1 not reached (odd4name)")
+
+
 def test_a_node_that_waits_for_its_turn_to_be_connected_to_is_not_silent() -> None:
     day = Day()
     day.watch.connecting(day.now)

@@ -17,9 +17,9 @@ from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
 
-OUT_OF_USE = frozenset(
-    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"}
-    | {LISTED_WITH_REASON}
+DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG"})
+OUT_OF_USE = DRAINED | frozenset(
+    {"DOWN", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"} | {LISTED_WITH_REASON}
 )
 KNOWN = STATES - {"UNKNOWN", "UNK"}
 
@@ -68,7 +68,7 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     """
     nodes = cluster.slurm.nodes_in_same_partitions(_names(cluster))
     out = [node for node in nodes if not (node.takes_jobs or node.is_in_power_saving)]
-    foreign = [node for node in out if not node.reason.startswith(OUR_REASON)]
+    foreign = [node for node in out if not _is_drained_by_us(node)]
     fail_if(foreign, f"{_by_state(foreign)}; expected nodes that take jobs")
     ours = [node for node in out if node not in foreign]
     concern_if(ours, f"{_by_state(ours)}; expected nodes that take jobs")
@@ -167,6 +167,12 @@ def _risks(slurm: SlurmCluster) -> Iterator[str]:
         yield "HealthCheckProgram is not set"
     elif slurm.setting("HealthCheckInterval") == "0":
         yield "HealthCheckInterval is 0"
+
+
+def _is_drained_by_us(node: SlurmNode) -> bool:
+    """Whether nothing but our drain keeps jobs away: of a node that went down since, Slurm keeps our reason."""
+    is_only_drained = node.answers and bool(node.states & DRAINED) and node.states & OUT_OF_USE <= DRAINED
+    return is_only_drained and node.reason.startswith(OUR_REASON)
 
 
 def _names(cluster: ClusterFacts) -> list[str]:

@@ -119,7 +119,8 @@ def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[InstallationLine
     ]
     took = f"{rehearsal.took_s:.2f} s of {rehearsal.deadline_s:g} s"
     out = len(rehearsal.of("not applicable"))
-    summary = f"{took}: {len(rehearsal.evaluated) - out} checks evaluated ({', '.join(parts)}), {out} not applicable"
+    checks = len({evaluated.check for evaluated in rehearsal.evaluated}) - out
+    summary = f"{took}: {checks} checks evaluated ({', '.join(parts)}), {out} not applicable"
     if not rehearsal.is_late:
         yield fine(summary, label)
         return
@@ -137,7 +138,7 @@ def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str
                 by_check.setdefault(evaluated.check, []).append(rehearsal.occasion)
     folded: dict[str, list[str]] = {}
     for check, occasions in by_check.items():
-        of_a_job = [occasion for occasion in occasions if occasion != "health-check"]
+        of_a_job = [occasion for occasion in dict.fromkeys(occasions) if occasion != "health-check"]
         folded.setdefault("" if len(of_a_job) != 1 else f"({of_a_job[0]})", []).append(check)
     return folded
 

@@ -24,7 +24,7 @@ PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The result of one check. `cause` is the same text for all results with one cause."""
+    """What one check found with one verdict. `cause` is the same text for all results with one cause."""
 
     check: str
     verdict: str
@@ -34,7 +34,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """One script: the result of each of its checks, or why there is none (`broken`), and the duration.
+    """One script: the results of each of its checks, or why there is none (`broken`), and the duration.
 
     `said` are problems of the installation itself, which cost time.
     """
@@ -89,7 +89,11 @@ def rehearse(occasion: str, settings: Settings) -> None:
         check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, lines.append, results.append)
     except NoVerdict as problem:
         broken = str(problem)
-    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in results]
+    evaluated = [
+        Evaluated(part.check, part.verdict.value, part.message, part.cause)
+        for result in results
+        for part in result.by_verdict
+    ]
     instance_type = next((result.instance_type for result in results), "")
     rehearsal = {
         "evaluated": [asdict(result) for result in evaluated],

@@ -51,7 +51,7 @@ def run_command(argv: Sequence[str]) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **UTC_ENVIRONMENT},
+        env={key: value for key, value in os.environ.items() if not key.startswith("SINFO_")} | UTC_ENVIRONMENT,
     ) as running:
         timer = Timer(LIMIT_S, running.kill)
         timer.start()

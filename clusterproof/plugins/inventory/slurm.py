@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
@@ -50,11 +50,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if options.get("include_drained"):
         settings["beside"] = "ssh"
     left = [node for node in nodes if node not in kept]
-    others = jobs.other_components_of(name.removeprefix("job:")) if name.startswith("job:") else ()
-    not_validated = [
-        *([_left_out(left)] if left else []),
-        *([f"the other components of this heterogeneous job, {listed(others)}"] if others else []),
-    ]
+    not_validated = [*([_left_out(left)] if left else []), *_other_parts(jobs, name, is_named=bool(rest))]
     return Cluster(
         f"slurm:{name}",
         "ssh" if via == "nodes" else "srun",
@@ -63,6 +59,18 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
         notes=tuple(f"not validated: {what}" for what in not_validated),
         is_part=len(kept) < len(cluster.nodes),
     )
+
+
+def _other_parts(jobs: SlurmJobs, name: str, *, is_named: bool) -> Iterator[str]:
+    """The parts of a job that its number does not stand for; `is_named` unless it is the job that this runs in."""
+    if not name.startswith("job:"):
+        return
+    job = name.removeprefix("job:")
+    if components := jobs.other_components_of(job):
+        yield f"the other components of this heterogeneous job, {listed(components)}"
+    tasks = [task for task in jobs.tasks_of(job) if jobs.number_of(task) != job]
+    if tasks and is_named:
+        yield f"the other tasks of this array, {listed(tasks)}"
 
 
 def _is_submit_host(via: str) -> bool:
@@ -96,8 +104,9 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
     if rest.startswith("job:"):
         names = jobs.nodes_of(rest.removeprefix("job:"))
         if not names:
-            state = jobs.state_of(rest.removeprefix("job:"))
-            seen = f"is {state}" if state else "does not run"
+            state, tasks = jobs.state_of(rest.removeprefix("job:")), jobs.tasks_of(rest.removeprefix("job:"))
+            idle = f"is an array whose tasks {listed(tasks)} have nodes" if tasks else "does not run"
+            seen = f"is {state}" if state else idle
             raise InventoryError(f"{shown}: job {rest[4:]!r:.40} {seen}; expected one of squeue -t {TAKING_STEPS}")
         return rest, _known(nodes, names, shown)
     partitions = {partition.name: partition for partition in cluster.partitions}

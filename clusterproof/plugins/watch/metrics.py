@@ -188,10 +188,10 @@ def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
     open_now = Counter((key.node, key.rule, result.verdict.value) for key, result in snapshot.open.items())
     help_text = "Findings that are open now: devices of a node, by check and verdict."
     yield _gauge("findings", help_text, open_now, snapshot, ("node", "check", "verdict"))
-    worst = {node: NONE if node in snapshot.evaluated else Verdict.INCOMPLETE.value for node in snapshot.nodes}
-    for key, state in sorted(snapshot.open.items(), key=lambda entry: -entry[1].verdict.rank):
-        worst[key.node] = state.verdict.value
-    nodes = Counter(worst.values())
+    found = [(key.node, state.verdict) for key, state in snapshot.open.items()]
+    found += [(node, Verdict.INCOMPLETE) for node in snapshot.nodes if node not in snapshot.evaluated]
+    worst = {node: verdict.value for node, verdict in sorted(found, key=lambda entry: -entry[1].rank)}
+    nodes = Counter({**dict.fromkeys(snapshot.nodes, NONE), **worst}.values())
     count = {(finding,): nodes[finding] for finding in (*(verdict.value for verdict in BAD), NONE)}
     help_text = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."
     yield _gauge("nodes", help_text, count, snapshot, ("finding",))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LAST, WORST = 12, 10  # changes and nodes on the screen
 QUIET_S = 600.0  # of silence before a line says that the watch is running
 MAX_LINE = 400
+MAX_MESSAGE = 1_000  # characters of a change's message, which may name several things
 WORDS = {
     ChangeKind.CLOSED: "over",
     ChangeKind.WORSE: "worse",
@@ -37,7 +38,8 @@ def change_line(change: Change) -> str:
     kind_text = WORDS.get(change.kind, "")
     head = "over" if change.kind is ChangeKind.CLOSED else change.verdict.value.upper()
     more = f" ({kind_text})" if kind_text and change.kind is not ChangeKind.CLOSED else ""
-    return printable(f"{head:<11} {where}: {change.message}{more} [{change.key.rule}]", MAX_LINE)
+    message = printable(change.message, MAX_MESSAGE)
+    return f"{printable(f'{head:<11} {where}', MAX_LINE)}: {message}{more} {printable(f'[{change.key.rule}]')}"
 
 
 def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -> str:
@@ -168,7 +170,7 @@ def headline(watch: Watch) -> str:
     silent = watch.silent
     parts = [number_of(total, "node"), f"{len(failed)} with a fail"]
     if silent:
-        parts.append(f"{len(silent)} silent ({fold(silent)})")
+        parts.append(f"{len(silent)} silent ({within(fold(silent), MAX_NODES)})")
     return ", ".join(parts)
 
 

@@ -119,7 +119,8 @@ class Watch:
         changes = []
         evidence_by_node = {name: self._with_pending(name, evidence) for name, evidence in evidence_by_node.items()}
         for name, (rule_results, results) in self.evaluator.evaluate_all(evidence_by_node).items():
-            self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
+            parts = (part for result in results for part in result.by_verdict)
+            self.incomplete[name] = len({part.check for part in parts if part.verdict is Verdict.INCOMPLETE})
             node = self._nodes[name]
             if evidence_by_node[name].unreached:
                 node.end_reason = next((result.cause for result in results if result.check == REACHABLE), "")

@@ -67,11 +67,13 @@ class NodeIdentity:
     gpus: tuple[Gpu, ...] = ()
 
     def is_same_machine(self, other: NodeIdentity) -> bool:
-        """Whether it may be the same: the instance is equal or, if unknown, a GPU is."""
+        """Whether it may be the same: the instance is equal or, if unknown, a GPU is, or else the serial number."""
         if self.instance_id and other.instance_id:
             return self.instance_id == other.instance_id
         mine, others = ({gpu.uuid for gpu in identity.gpus} for identity in (self, other))
-        return not mine or not others or bool(mine & others)
+        if mine and others:
+            return bool(mine & others)
+        return self.serial == other.serial or not (self.serial and other.serial)
 
     def completed(self, before: NodeIdentity) -> NodeIdentity:
         """This identity plus, for the same machine, what only an earlier run reported, such as a lost GPU."""

@@ -95,6 +95,12 @@ SLURM_FAULTS = (
         "clusterproof: gpu.no_xid: Xid 79",
     ),
     SlurmFault(
+        "a node that stopped answering after the health check had drained it, whose reason Slurm keeps",
+        lambda report: node(report, 0, state="DOWN+DRAIN+NOT_RESPONDING", reason="clusterproof: gpu.no_xid: Xid 79"),
+        {"slurm_nodes_take_jobs": FAIL},
+        "gpu001: DOWN+DRAIN+NOT_RESPONDING (clusterproof: gpu.no_xid: Xid 79); expected nodes that take jobs",
+    ),
+    SlurmFault(
         "a partition that somebody closed",
         lambda report: report["partitions"][0].update(state="DOWN"),
         {"slurm_nodes_take_jobs": FAIL},

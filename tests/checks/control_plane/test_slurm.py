@@ -224,6 +224,17 @@ def test_the_collector_reports_nodes_partitions_jobs_settings_and_topology(comma
 
 
 @pytest.mark.long
+def test_slurm_is_asked_by_the_slurm_conf_that_srun_goes_by(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SLURM_CONF": "/opt/c1/slurm.conf", "SQUEUE_USERS": "ann", "SLURM_CLUSTERS": "c2"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("scontrol", "squeue"):
+        text = (commands / name).read_text()
+        (commands / name).write_text(text.replace("exec", f'env | grep ^S[LQ] >>"{commands}/environment"\nexec'))
+    read(), slurm_jobs.read(Node())
+    assert (commands / "environment").read_text() == "SLURM_CONF=/opt/c1/slurm.conf\n" * 5
+
+
+@pytest.mark.long
 def test_a_cluster_without_a_topology_says_none(commands: Path) -> None:
     (commands / "topology").unlink()
     assert read()["topology"] is None

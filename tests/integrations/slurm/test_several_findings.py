@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm import health_check
+from clusterproof.integrations.slurm import health_check, installation, rehearsal, slurm_conf
 from clusterproof.integrations.slurm.call import MAX_LOGGED, Call
 from clusterproof.integrations.slurm.checking import NoVerdict
 from clusterproof.integrations.slurm.records import Log
+from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
 from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.slurm_conf import SlurmReport
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import MAX_REASON, NO_JOB, PREFIX, CheckFinding, CheckRun, reason_of
+from clusterproof.plugins.core.result import Finding, Result, with_findings
+from clusterproof.plugins.core.verdict import Verdict
 
 LOST = CheckFinding("gpu.gpu_answers", "fail", ", ".join(f"GPU {number}: GPU_IS_LOST" for number in range(16)))
 
@@ -114,3 +119,27 @@ except checking.NoVerdict as why:
 def test_a_probe_that_ends_without_an_answer_is_no_verdict_on_the_node() -> None:
     ran = subprocess.run([sys.executable, "-c", PROBE_THAT_ENDS], capture_output=True, text=True, check=True)
     assert ran.stdout == "the probe gave no evidence: the answer is empty\n"
+
+
+def test_what_a_check_found_is_rehearsed_apart_from_what_it_could_not_evaluate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Finding(Verdict.FAIL, "2 errors; expected 0", ("GPU 3",))
+    unread = Finding(Verdict.INCOMPLETE, "the counter is not read", ("GPU 5",), "NVML")
+    result = with_findings(Result("gpu.no_uncorrected_ecc", "gpu001", Verdict.FAIL), (found, unread))
+    monkeypatch.setattr(rehearsal, "check", lambda *arguments: arguments[-1](result))
+    rehearsal.rehearse("health-check", Settings(state=str(tmp_path)))
+    rows = [Evaluated(**row) for row in json.loads(capsys.readouterr().out)["evaluated"]]
+    assert [(row.verdict, row.message, row.cause) for row in rows] == [
+        ("fail", "GPU 3: 2 errors; expected 0", ""),
+        ("incomplete", "GPU 5: the counter is not read", "NVML"),
+    ]
+    monkeypatch.setattr(
+        installation, "rehearsed", lambda occasion, _: Rehearsal(occasion, 40.0, 1.0, tuple(rows), "p5.48xlarge")
+    )
+    monkeypatch.setattr(slurm_conf, "slurm_report_of", lambda _: SlurmReport({}, None, "no answer"))
+    installation.check_installation("gpu001")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "health check 1.00 s of 40 s: 1 checks evaluated (1 fail, 1 incomplete), 0 not applicable" in shown
+    assert "evaluated gpu.no_uncorrected_ecc" in shown
+    assert "for as long as these cannot be evaluated: gpu.no_uncorrected_ecc" in shown

@@ -163,6 +163,22 @@ def test_a_fault_that_stays_with_the_node_when_its_hardware_changes_is_of_the_pl
     assert any(line.split()[-2:] == ["replaced", ECC] for line in page(past(file)))
 
 
+def test_a_machine_with_another_serial_number_has_not_the_gpus_of_the_one_before(file: Path) -> None:
+    for _ in range(2):
+        here = NodeIdentity("", "chassis-1", (Gpu(0, "GPU-a", "1650"),))
+        add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": here})
+    add(file, result("gpu003", FAIL, "gpu.gpu_answers"), identities={"gpu003": NodeIdentity("", "chassis-2")})
+    (offender,) = offenders(past(file))
+    assert (offender.id, offender.now) == ("GPU-a", "")
+    assert past(file).identity("gpu003", 3) == NodeIdentity("", "chassis-2")
+
+
+def test_gpus_that_were_put_into_another_chassis_are_still_those_of_the_node(file: Path) -> None:
+    for chassis, gpus in (("1", (Gpu(0, "GPU-a"), Gpu(1, "GPU-b"))), ("2", (Gpu(0, "GPU-a"),))):
+        add(file, result("gpu003", PASS), identities={"gpu003": NodeIdentity("", chassis, gpus)})
+    assert [gpu.uuid for gpu in past(file).identity("gpu003", 2).gpus] == ["GPU-a", "GPU-b"]
+
+
 def test_a_gpu_that_is_lost_is_known_from_an_earlier_run(file: Path) -> None:
     add(file, result("gpu003", PASS), identities={"gpu003": machine("i-1", "GPU-a", "GPU-b")})
     for _ in range(2):

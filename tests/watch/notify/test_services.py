@@ -11,7 +11,8 @@ import apprise
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch import Change, ChangeKind
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.watch import ALSO, Change, ChangeKind
 from clusterproof.plugins.watch.notify import Alert, Notification, incident_of
 from clusterproof.plugins.watch.notify.receiver import Delivery, NoReceiver, ReceiverProgram, arguments_of
 from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of, within
@@ -98,6 +99,19 @@ def test_a_message_is_bounded_and_keeps_its_ids() -> None:
     assert len(message.title) <= MAX_TITLE
     assert len(message.body) <= MAX_BODY
     assert message.body.endswith(f"notification d0e-1, incident {storm.incident}")
+
+
+def test_a_message_says_what_was_found_however_many_nodes_it_names() -> None:
+    changes = [change(f"odd{at * at}name", rule="network.link") for at in range(100)]
+    said = message_of(notification(*changes)).body.splitlines()[0]
+    assert said.endswith(": of odd0name; expected none [network.link]")
+
+
+def test_a_message_has_all_that_one_check_found_on_a_node() -> None:
+    found = [f"{'nvme' * 40}{at}n1 has failed; expected health" for at in range(4)]
+    joined = replace(change("gpu001", rule="storage.nvme"), message=ALSO.join(found))
+    body = message_of(notification(joined)).body
+    assert [words for words in found if words not in body] == []
 
 
 @pytest.mark.parametrize(("url", "key"), [("pagerduty://i@a?action=map", "dedup"), ("opsgenie://apikey", "alias")])

@@ -84,6 +84,23 @@ def test_of_more_than_may_wait_the_oldest_are_dropped(monkeypatch: pytest.Monkey
     assert (outbox.dropped, [entry.key.node for entry in next(outbox.groups())]) == (1, ["b", "c"])
 
 
+def test_what_was_dropped_is_told_by_the_next_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING", 2)
+    outbox = Outbox("prod")
+    add(outbox, 0.0, ChangeKind.OPENED, "over")
+    outbox.apply({"sent": tried(outbox)[0]})
+    add(outbox, 1.0, ChangeKind.CLOSED, "over")
+    add(outbox, 1.0, ChangeKind.OPENED, "open", "gone", "b", "c")
+    add(outbox, 2.0, ChangeKind.CLOSED, "gone")
+    assert (outbox.dropped, [entry.key.node for entry in next(outbox.groups())]) == (3, ["b", "c"])
+    restarted = Outbox("prod")
+    for entry in outbox.entries():
+        restarted.apply(entry)
+    now = {change(node).key: RuleResult(Verdict.FAIL, f"of {node}; expected none") for node in ("open", "b", "c")}
+    every = list(restarted.catching_up({"over", "open", "gone", "b", "c"}, now, 10.0, {}))
+    assert [(entry["add"]["kind"], entry["add"]["node"]) for entry in every] == [("closed", "over"), ("opened", "open")]
+
+
 @pytest.mark.long
 def test_to_close_many_incidents_each_alert_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     outbox, looks = Outbox("prod"), 0

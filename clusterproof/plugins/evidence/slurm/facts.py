@@ -254,6 +254,10 @@ class SlurmJobs(Reported):
         whole = {shown.partition("+")[0] for shown in own.intersection(components)}
         return tuple(shown for shown in components if shown not in own and shown.partition("+")[0] in whole)
 
+    def tasks_of(self, job: str) -> tuple[str, ...]:
+        """The tasks that have nodes of a job array, by its number: `7_1` and `7_2` of `7`; empty if it is none."""
+        return tuple(shown for shown, _, _, _ in self._rows if shown.startswith(f"{job}_"))
+
     def _rows_of(self, job: str) -> list[tuple[str, str, str]]:
         """The matching jobs' own numbers, nodes and states."""
         return [(number, nodes, state) for shown, number, nodes, state in self._rows if job in (shown, number)]

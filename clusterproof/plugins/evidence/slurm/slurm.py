@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from clusterproof.plugins.agent.reading import Broke, Node
@@ -29,14 +30,20 @@ HELD = re.compile(
     r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(?!\(null\))(\S+)"
 )
 ABOVE = re.compile(r" Switches=[^( ]")  # a switch that has switches below it
+WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of the user's environment: srun goes by them too
+
+
+def printed(node: Node, *command: str) -> list[str]:
+    """The lines that a command of the user's Slurm prints. Raises Absent, Denied, Broke."""
+    return lines(node, *command, environment={key: os.environ[key] for key in WHICH_SLURM if key in os.environ})
 
 
 def read(node: Node) -> object:
     """Nodes, partitions, settings, and Slurm's topology."""
-    settings = [setting for setting in map(SETTING.match, lines(node, "scontrol", "show", "config")) if setting]
+    settings = [setting for setting in map(SETTING.match, printed(node, "scontrol", "show", "config")) if setting]
     return {
-        "nodes": [_node(line) for line in lines(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
-        "partitions": [_partition(line) for line in lines(node, "scontrol", "-o", "show", "partition")],
+        "nodes": [_node(line) for line in printed(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
+        "partitions": [_partition(line) for line in printed(node, "scontrol", "-o", "show", "partition")],
         "config": {setting[1]: setting[2].strip()[:300] for setting in settings if SETTINGS.fullmatch(setting[1])},
         "topology": _topology(node),
     }
@@ -69,7 +76,7 @@ def _partition(line: str) -> dict[str, object]:
 def _topology(node: Node) -> list[dict[str, str]] | None:
     """The nodes directly in each switch or block, as a nodeset; null if Slurm has no topology."""
     try:
-        rows = lines(node, "scontrol", "show", "topology")
+        rows = printed(node, "scontrol", "show", "topology")
     except Broke:
         return None
     held = [line for line in map(HELD.search, rows) if line and not ABOVE.search(line.string)]

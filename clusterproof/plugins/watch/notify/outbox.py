@@ -214,8 +214,21 @@ class Outbox:
         if alert.opened_s is None and before:
             alert = replace(alert, opened_s=before.opened_s)
         self._next = max(self._next, alert.number + 1)
-        self.dropped += self._waiting.add(alert)
+        dropped = self._waiting.add(alert)
+        self.dropped += len(dropped)
         _keep(self._delivered, alert)
+        for lost in dropped:
+            self._drop(lost)
+
+    def _drop(self, lost: Alert) -> None:
+        """Keep what is open for the receiver as it was last sent, if nothing else tells it: for the next watch."""
+        if self._waiting.has(lost.key):
+            return
+        was_sent = self._incidents.get(lost.key) is not None
+        if was_sent and lost.kind == _CLOSED:
+            self._delivered[lost.key] = replace(lost, kind=ChangeKind.OPENED.value)
+        elif not was_sent:
+            self._delivered.pop(lost.key, None)
 
 
 def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import ChangeKind
+from clusterproof.plugins.watch import ALSO, ChangeKind
 from clusterproof.plugins.watch.notify import REMINDER, Alert, Notification
 from clusterproof.plugins.watch.notify.receiver import (
     TIMEOUT_S,
@@ -32,6 +32,7 @@ from clusterproof.plugins.watch.notify.receiver import (
 )
 
 MAX_IDS = 8  # finding ids in a message
+MAX_NODES = 200  # characters of a nodeset in a message
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")
 _WORDS = {
     ChangeKind.CLOSED.value: "over",
@@ -120,10 +121,10 @@ def silenced() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def bounded(lines: Sequence[str]) -> str:
+def bounded(lines: Sequence[str], most: int = MAX_BODY) -> str:
     """Join the lines, whole lines as far as they fit, and say how many are missing."""
     kept: list[str] = []
-    left = MAX_BODY - 40
+    left = most - 40
     for line in (one_line(line, 400) for line in lines):
         left -= len(line) + 1
         if left < 0:
@@ -175,8 +176,10 @@ def message_of(notification: Notification) -> ServiceMessage:
     is_closed = first.kind == ChangeKind.CLOSED.value
     label = _WORDS.get(first.kind)
     what = f"{label}: {first.verdict.value}" if label else first.verdict.value.upper()
+    found, *others = first.message.split(ALSO)
     lines = [
-        f"{notification.nodes}: {first.message} [{first.key.rule}]",
+        f"{nodeset.within(notification.nodes, MAX_NODES)}: {found} [{first.key.rule}]",
+        *(f"also {other}" for other in others),
         *([f"devices: {', '.join(devices[:MAX_IDS])}{_more(len(devices))}"] if devices else []),
         *([f"changes: {len(notification.alerts)}, of which this is the first"] if len(notification.alerts) > 1 else []),
         _when(first),
@@ -185,7 +188,8 @@ def message_of(notification: Notification) -> ServiceMessage:
     kind = "success" if is_closed else "failure" if first.verdict is Verdict.FAIL else "warning"
     begin = f"{notification.cluster}: {what} {first.key.rule} on "
     title = one_line(begin + nodeset.within(notification.nodes, MAX_TITLE - len(begin)), MAX_TITLE)
-    return ServiceMessage(title, bounded([*lines, ids]), kind, notification.incident)
+    body = f"{bounded(lines, MAX_BODY - len(ids) - 1)}\n{ids}"
+    return ServiceMessage(title, body, kind, notification.incident)
 
 
 def _when(alert: Alert) -> str:

@@ -85,15 +85,19 @@ class Waiting:
     def __iter__(self) -> Iterator[Alert]:
         return iter(self._alerts.values())
 
-    def add(self, alert: Alert) -> int:
-        """Add one; returns how many were dropped to make room."""
+    def add(self, alert: Alert) -> list[Alert]:
+        """Add one; returns those that were dropped to make room."""
         self._alerts[alert.number] = alert
         self._counts[alert.key] += 1
-        oldest = list(islice(self._alerts, max(0, len(self._alerts) - MAX_WAITING)))
-        for number in oldest:
-            self._pop(number)
+        oldest = list(islice(self._alerts.values(), max(0, len(self._alerts) - MAX_WAITING)))
+        for dropped in oldest:
+            self._pop(dropped.number)
         self._groups = None
-        return len(oldest)
+        return oldest
+
+    def has(self, key: Key) -> bool:
+        """Whether an alert of this finding waits."""
+        return key in self._counts
 
     def take(self, numbers: Sequence[int]) -> tuple[Alert, ...]:
         """Remove those with these numbers, which are now being tried. Raises LookupError for unknown numbers."""
