@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvidia import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Literal, TypeVar
-from clusterproof.plugins.evidence.kernel_log.events_gpu import RELOAD
+from clusterproof.plugins.evidence.kernel_log.events_gpu import REBOOT
 from clusterproof.plugins.evidence.kernel_log.facts import (
     EVERY_GPU,
     Cleared,
@@ -33,7 +33,7 @@ WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
 INIT_FAILED = 143
 RECOVERY_ACTION_CHANGED = 154
-LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is gone: loading the driver does not bring it back
+LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is gone: only a reboot is known to bring it back
 BUT_LOST = 0  # stands for all other codes
 NAMED_PARTS, NAMED_LINKS = 4, 18
 
@@ -137,7 +137,7 @@ def _grouped(
 
 def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | None], str]:
     """What an event ends, and in which words."""
-    if isinstance(event, Cleared) and event.by == RELOAD and event.pci == EVERY_GPU:
+    if isinstance(event, Cleared) and event.by != REBOOT and event.pci == EVERY_GPU:
         over: dict[tuple[str, int | None], str] = {(pci, None): event.by for pci in answering}
         return over if event.is_partial else {**over, (EVERY_GPU, BUT_LOST): event.by}
     if isinstance(event, Cleared):
