@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from tests.captures.captured import evaluated, output_of, written
-from tests.testbed.outputs import dcgm_table
+from tests.testbed.outputs import dcgm_json, dcgm_table
 
 
 def row(left: str, right: str) -> str:
@@ -137,6 +137,15 @@ def test_health_that_is_good_takes_nothing_from_a_diagnostic_that_passed(tmp_pat
 def test_health_that_is_bad_is_said_beside_a_diagnostic_that_passed(tmp_path: Path) -> None:
     folder = written(tmp_path, diag=dcgm_table(), health=FAILING)
     assert evaluated(folder)["gpu.dcgm_diag"].verdict is Verdict.CONCERN
+
+
+@pytest.mark.parametrize(("xid", "verdict"), [(94, Verdict.CONCERN), (95, Verdict.FAIL)])
+def test_a_diagnostic_that_fails_for_an_xid_alone_counts_as_the_xid_does(
+    xid: int, verdict: Verdict, tmp_path: Path
+) -> None:
+    warning = f"Detected XID {xid} for GPU 3 Please consult the documentation for details of this XID."
+    folder = written(tmp_path, diag=dcgm_json("Fail", severity=4, warning=warning))
+    assert evaluated(folder / "diag")["gpu.dcgm_diag"].verdict is verdict
 
 
 def test_watches_that_are_off_are_named() -> None:

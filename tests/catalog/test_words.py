@@ -66,7 +66,7 @@ def test_recovery_actions_have_the_same_meaning_by_number_and_in_the_log() -> No
         "drain P2P",
         "drain and reset",
     ]
-    assert all(recovery_action_in_log(action.log.upper()) is action for action in known if action)
+    assert all(recovery_action_in_log(word.upper()) is action for action in known if action for word in action.log)
     assert recovery_action(8) is recovery_action_in_log("Something New") is None
 
 

@@ -18,6 +18,7 @@ from clusterproof.plugins.evidence.perf.facts_logs import DiagLog, DiagTest, Res
 pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]
 
 NOT_PASSED = ("skip", "not run", "unknown")
+FAILING = ("fail", "unless-no-reset")  # verdicts of Xids that fail by themselves: DCGM repeats no `RST: No`
 PARAMETER = r"[\w.-]+=[\w.,:/+-]+"  # redacted names too
 RAN = re.compile(rf"dcgmi diag -r ([1-4])(?: -p ({PARAMETER}(?:;{PARAMETER})*))? -j(?= |\Z)", re.ASCII)
 
@@ -113,7 +114,7 @@ def has_error(log: DiagLog) -> bool:
 
 def is_of_lesser_xids(result: Result) -> bool:
     """Whether a test reports only Xids that fail no GPU: an application's, or those of a link that has recovered."""
-    return bool(result.xids) and all(xid(code).verdict != "fail" for code in result.xids)
+    return bool(result.xids) and all(xid(code).verdict not in FAILING for code in result.xids)
 
 
 def in_words(

@@ -179,13 +179,16 @@ def evaluate_bit_error_rates(gpu: Gpu, node: Node) -> None:
 
 
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
-    """The Xids of this boot that fail the GPU; none if users may have written them."""
+    """The Xids of this boot that fail the GPU; none if users may have written them.
+
+    One that names no GPU counts only where there is no other.
+    """
     if node.users_write_the_log:
         return []
-    at = pci_address(gpu.pci)
+    own = {pci_address(gpu.pci), *([""] if len(node.gpus) == 1 else [])}
     uuids = {address: gpu_there.uuid for address, gpu_there in gpus_by_address(node).items()}
     findings = evaluate(node.kernel_events, node.catalog, uuids=uuids)
-    return sorted({finding.code for finding in findings if finding.severity == "fail" and finding.pci in ("", at)})
+    return sorted({finding.code for finding in findings if finding.severity == "fail" and finding.pci in own})
 
 
 def in_words(erring: Iterable[NvlinkErrors]) -> str:

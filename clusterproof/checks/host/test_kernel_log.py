@@ -66,8 +66,8 @@ def test_no_oom_kill(node: Node) -> None:
 @mark.epilog
 @mark.hyperpod_node_debugger("G")
 @evidence(
-    "journalctl -k -b | grep -E 'AER|PCIe Bus Error|DPC|rp_pio|Slot|retraining|Link Active|power state|not ready"
-    "|DMAR|AMD-Vi|[A-Z] device=|arm-smmu'"
+    "journalctl -k -b | grep -E 'AER|PCIe Bus Error|Hardware Error|DPC|rp_pio|Slot|retraining|Link Active|power state"
+    "|not ready|DMAR|AMD-Vi|[A-Z] device=|arm-smmu'"
 )
 def test_pcie_aer(node: Node) -> None:
     """PCIe errors (AER).

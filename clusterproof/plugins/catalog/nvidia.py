@@ -30,11 +30,11 @@ class ClocksEventReason:
 
 @record
 class RecoveryAction:
-    """What must be done before a GPU can be used again; `log` is its wording in Xid 154."""
+    """What must be done before a GPU can be used again; `log` has its wordings in Xid 154."""
 
     value: int
     words: str
-    log: str
+    log: tuple[str, ...]
     remedy: str
     source: str
 
@@ -119,7 +119,8 @@ def recovery_action(value: int) -> RecoveryAction | None:
 
 def recovery_action_in_log(text: str) -> RecoveryAction | None:
     """The recovery action by the wording of an Xid 154 line (`GPU Reset Required`), if it is known."""
-    return next((action for action in _actions().values() if text and action.log.lower() == text.lower()), None)
+    small = text.lower()
+    return next((action for action in _actions().values() if small in map(str.lower, action.log)), None)
 
 
 def fabric_state(value: int) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
 from tests.builders.examples import examples
-from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, bus, evaluated
+from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
 KINDS = st.dictionaries(
     st.text(max_size=30),
@@ -101,6 +101,14 @@ def test_a_recovery_fails_beside_a_fatal_xid_that_only_the_kernel_wrote(
     assert result.verdict is verdict, result.message
     assert all(result.message.count(name) == 1 for name in named), result.message
     assert result.message.count("recovery") == 1
+
+
+@pytest.mark.parametrize(("gpus", "verdict"), [(1, Verdict.FAIL), (2, Verdict.CONCERN)])
+def test_a_fatal_error_that_names_no_gpu_counts_against_an_only_one(gpus: int, verdict: Verdict) -> None:
+    recovered, *others = beside({"nvlink_errors": {"recovery": {"5": 2}}}, {"nvlink_errors": {"recovery": {}}})
+    log = {"lines": [[1, "NVRM: RmInitAdapter failed! (0x25:0x40:1220)"]]}
+    result = evaluated("gpu.nvlink_errors", gpus=[recovered, *others][:gpus], kernel_log=log)
+    assert (result.verdict, "GPU 0: NVLink 5: 2 recovery" in result.message) == (verdict, True)
 
 
 @pytest.mark.parametrize(

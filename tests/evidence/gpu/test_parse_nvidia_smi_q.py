@@ -235,6 +235,7 @@ def test_text_that_cannot_be_understood_is_a_problem_and_no_value(text: str) -> 
         ("Bandwidth : Full\n            Route Unhealthy : True", 0b010010),
         ("Bandwidth : Full\n            Incorrect Configuration : None", 0x102),
         ("Bandwidth : Full\n            Incorrect Configuration : Incorrect System GUID", 0x202),
+        ("Bandwidth : Full\n            Incorrect Configuration : GPU State Invalid", 0x802),
         ("Bandwidth : Full\n            Incorrect Configuration : Something new", 0xF02),
         ("Bandwidth : Full\n            Partition Assigned : False", 0x2002),
         ("Bandwidth : Odd\n            Route Unhealthy : True", 0b010000),

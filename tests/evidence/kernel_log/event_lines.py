@@ -100,6 +100,14 @@ PCIE = [
         "pcieport 0000:00:1c.0: AER: Corrected error received: id=00e0",
         PcieError("0000:00:1c.0", "corrected", "", 1.0),
     ),
+    (  # before Linux 4.18: bus, device and function of the sender in one number
+        "pcieport 0001:3a:00.0: AER: Multiple Uncorrected (Fatal) error received: id=3b09",
+        PcieError("0001:3b:01.1", "fatal", "", 1.0),
+    ),
+    (  # it names no sender
+        "pcieport 0001:3a:00.0: AER: Uncorrected (Non-Fatal) error received: id=0000",
+        PcieError("0001:3a:00.0", "nonfatal", "", 1.0),
+    ),
 ]
 
 

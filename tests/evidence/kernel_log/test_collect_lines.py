@@ -109,6 +109,19 @@ def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> N
             assert [line for line in lines if line in of_one] == of_one[:EACH] + of_one[-EACH:]
 
 
+@pytest.mark.parametrize(
+    ("other", "worst"),
+    [
+        ("94, pid=7, name=train, Ch 00000008", "94, Contained: FBHUB (0x1). RST: Yes, D-RST: No"),
+        ("94, Contained: SM (0x1). RST: No, D-RST: No", "94, Contained: SM (0x1). RST: No, D-RST: Yes"),
+        ("145, RLW_SRC_TRACK    Nonfatal XC0 i0 Link 08 (0x4)", "145, RLW_REMAP        Fatal   XC0 i0 Link 09 (0x4)"),
+    ],
+)
+def test_of_a_storm_the_line_that_makes_its_xid_a_fault_is_kept(other: str, worst: str) -> None:
+    others = [f"NVRM: Xid (PCI:0000:c5:00): {other}"] * 40
+    assert f"NVRM: Xid (PCI:0000:c5:00): {worst}" in kept([*others, f"NVRM: Xid (PCI:0000:c5:00): {worst}", *others])
+
+
 def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
     log = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7", UNKNOWN) for at in range(100))
     assert isinstance(log["lines"], list)

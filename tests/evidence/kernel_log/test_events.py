@@ -249,6 +249,7 @@ def test_what_only_names_such_a_failure_is_none(line: str) -> None:
         ({"0000:c1:00.0": "GPU-1"}, [], "none"),
         ({}, ["[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c1:00.0 on minor 7"], "none"),
         ({}, [], "fail"),
+        ({}, ["nvidia-nvswitch0: Probing device 0000:08:00.0, Vendor Id = 0x10de, Device Id = 0x22a3"], "fail"),
         (
             {"0000:c2:00.0": "GPU-2"},
             ["[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c2:00.0 on minor 7"],

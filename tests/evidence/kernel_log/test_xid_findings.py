@@ -122,11 +122,29 @@ def test_a_finding_names_the_last_process_that_a_line_names(texts: list[str], da
             "NETIR_LINK_EVT, NETIR, link 15",
         ),
         (["NETIR_LINK_EVT Fatal XC0 i0 Link 08", "NETIR_LINK_EVT Fatal XC0 i0 Link 01"], "NETIR_LINK_EVT, link 1 8"),
+        (
+            [f"RLW_{name} Nonfatal XC0 i0 Link 08" for name in ("CTRL", "REMAP", "RSPCOL", "RXPIPE", "TREX", "VC")],
+            "RLW_CTRL, RLW_REMAP, RLW_RSPCOL, RLW_RXPIPE, 2 more parts, link 8",
+        ),
         (["driver-specific detail"], ""),
     ],
 )
 def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: list[str], part: str) -> None:
     assert only(evaluate(parse(*(line_of(149, text) for text in texts)))).part == part
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [
+        (["Fatal, Link 28 LTSSM Fault Up", "Fatal, Link 04 LTSSM Fault Up"], "link 4 28"),
+        (["Fatal, Link 28 LTSSM Fault Up", "Non-fatal, Link 00 LTSSM Fault Up"], "link 0 28"),
+        (["Fatal, Link 28 LTSSM Fault Up"] * 2, ""),  # its name has it
+        (["Fatal, TSENSE OVERT Threshold reached"] * 2, ""),
+    ],
+)
+def test_a_finding_of_an_nvswitch_with_several_links_names_all_of_them(texts: list[str], part: str) -> None:
+    lines = (f"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, {text}" for text in texts)
+    assert only(evaluate_switches(parse(*lines))).part == part
 
 
 @pytest.mark.parametrize(

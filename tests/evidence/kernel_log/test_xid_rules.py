@@ -96,7 +96,9 @@ def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
     [
         ("0x0 (None)", "none", "nothing to do"),
         ("0x1 (GPU Reset Required)", "fail", "reset the GPU"),
+        ("0x1 (PF FLR)", "fail", "reset the GPU"),
         ("0x2 (Node Reboot Required)", "fail", "reboot the node"),
+        ("0x2 (OS Reboot)", "fail", "reboot the node"),
         ("0x3 (Drain P2P)", "fail", "end the jobs that use peer-to-peer, then reset the GPU"),
         ("0x1 (Drain and Reset)", "fail", "drain the node, then reset the GPU"),
         ("0x5 (Recover IMEX Domain)", "fail", "restart the IMEX service on every node of the domain"),

@@ -40,6 +40,7 @@ _HEALTH = (
             "insufficient nvlinks": 5,
             "incompatible gpu firmware": 6,
             "invalid location": 7,
+            "gpu state invalid": 8,
         },
     ),
     ("partition_assigned", 12, {"true": 1, "yes": 1, "assigned": 1, "false": 2, "no": 2, "not assigned": 2}),

@@ -35,8 +35,8 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
     blocks = list(gpus)[:MAX_GPUS]
     attached = next((head[key] for key in ("attached gpus", "attached_gpus") if key in head), "").strip()
     count = int(attached) if re.fullmatch(r"\d{1,4}", attached) else None
-    driver = next((head[key] for key in ("driver version", "driver_version") if key in head), "").strip()
-    version = cuda(next((head[key] for key in ("cuda version", "cuda_version") if key in head), "").strip())
+    driver = _version(head, "driver version", "kmd version")
+    version = cuda(_version(head, "cuda version", "cuda umd version"))
     nvml: dict[str, object] = {
         "init": None,
         "gpus": [_gpu(block, index, count == len(blocks)) for index, block in enumerate(blocks)],
@@ -48,6 +48,12 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
     if version is not None:
         nvml["cuda"] = version
     return nvml
+
+
+def _version(head: Mapping[str, str], *names: str) -> str:
+    """A version under the last of its names that is printed: since driver 610 the first one is deprecated."""
+    words = [head[key] for name in names for key in (name, name.replace(" ", "_")) if key in head]
+    return words[-1].partition(" [")[0].strip() if words else ""
 
 
 def _gpu(block: Block, index: int, is_complete: bool) -> dict[str, object]:

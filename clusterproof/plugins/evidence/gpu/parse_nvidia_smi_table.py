@@ -9,7 +9,7 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error,
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _MAX_LINE = 400
-_HEAD = re.compile(r"\| NVIDIA-SMI\s+\S.*?Driver Version: ([\w.]{1,30})")
+_HEAD = re.compile(r"\| NVIDIA-SMI\s+\S.*?(?:Driver|KMD) Version: ([\w.]{1,30})")  # KMD since driver 610
 _GPU = re.compile(r"\s*(\d{1,3})\s+(\S.*?)\s+(On|Off|N/A|ERR!|TCC|WDDM)\s*")
 _BUS = re.compile(r"\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s.*")
 _STATE = re.compile(
@@ -138,7 +138,7 @@ _NO_START = "Failed to initialize NVML"
 _NONE = "No devices were found"
 _NO_LIBRARY = ("couldn't find libnvidia-ml", "nvidia-smi: command not found", "nvidia-smi: not found")
 _NO_HANDLE = "Unable to determine the device handle for"
-_VERSION = re.compile(r"(?:DRIVER|Driver) version\s+: ([\d.]{3,30})")
+_VERSION = re.compile(r"(?:DRIVER|Driver|KMD) version\s+: ([\d.]{3,30})")
 _MODULE = re.compile(r"^NVRM version: .{1,280}", re.MULTILINE)  # the first line of the kernel module's own file
 _HANDLE = re.compile(
     r"Unable to determine the device handle for\s+(?:GPU|gpu)?\s*(?P<number>\d{1,3}(?=:? ))?:?\s*"

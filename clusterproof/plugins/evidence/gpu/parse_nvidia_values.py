@@ -44,6 +44,7 @@ _END = ("processes",)
 _MODES = {"default": 0, "exclusive_thread": 1, "exclusive thread": 1, "prohibited": 2}
 _MODES |= {"exclusive_process": 3, "exclusive process": 3, "e. process": 3, "e. thread": 1}
 _LINK = ("pci/gpu link info/", "pci/pci_gpu_link_info/")
+_CEILING = ("gpu power readings/gpu ceiling power limit/", "gpu_power_readings/gpu_ceiling_power_limit/")  # since 610
 GPU: dict[str, Reader] = {
     "uuid": value(text, "gpu uuid", "uuid", "gpu_uuid"),
     "serial": value(text, "serial number", "serial", "gpu_serial"),
@@ -156,7 +157,12 @@ GPU: dict[str, Reader] = {
     "temperature_c": value(number, "temperature/gpu current temp", "temperature/gpu_temp", "temperature.gpu", unit="C"),
     "temperature_margin_c": between(
         value(
-            number, "temperature/gpu t.limit temp", "temperature/gpu_temp_tlimit", "temperature.gpu.tlimit", unit="C"
+            number,
+            "temperature/gpu t.limit temp",
+            "temperature/gpu current t.limit temp",
+            "temperature/gpu_temp_tlimit",
+            "temperature.gpu.tlimit",
+            unit="C",
         ),
         _TEMPERATURE,
         _POWER,
@@ -180,8 +186,10 @@ GPU: dict[str, Reader] = {
     "power_limit_w": value(
         number,
         "gpu power readings/current power limit",
+        f"{_CEILING[0]}current power limit",
         "power readings/enforced power limit",
         "gpu_power_readings/current_power_limit",
+        f"{_CEILING[1]}current_power_limit",
         "power_readings/enforced_power_limit",
         "enforced.power.limit",
         "power.limit",
@@ -190,8 +198,10 @@ GPU: dict[str, Reader] = {
     "power_limit_default_w": value(
         number,
         "gpu power readings/default power limit",
+        f"{_CEILING[0]}default power limit",
         "power readings/default power limit",
         "gpu_power_readings/default_power_limit",
+        f"{_CEILING[1]}default_power_limit",
         "power_readings/default_power_limit",
         "power.default_limit",
         unit="W",

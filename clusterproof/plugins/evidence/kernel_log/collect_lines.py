@@ -221,6 +221,8 @@ class Kinds:
         xid, of_users = XID.match(text), OF_USERS.match(text)
         why = entry[0][2][len(KILLS_AT) :].split(",")[0] + " " if len(entry) > 1 else ""
         kind = why + (xid[0] if xid else without_numbers(text[:MAX_KIND]))
+        if xid and (" Fatal" in text or ": Yes" in text):  # `RST: Yes`: the GPU must be reset
+            kind += " Fatal"
         if of_users and not xid:
             user_text = "".join(filter(None, of_users.groups()))
             name = f"{why}*{without_numbers(user_text)}"

@@ -254,7 +254,9 @@ def _bus_error(match: Match, time: float | None) -> PcieError:
 
 
 def _announced(match: Match, time: float | None) -> PcieError:
-    return PcieError(pci_address(match["of"] or match["pci"]), _severity(match), "", time)
+    port, sender = pci_address(match["pci"]), int(match["id"] or "0", 16)  # bus, device and function in one number
+    named = f"{port[:-8]}:{sender >> 8:02x}:{sender >> 3 & 31:02x}.{sender & 7}" if sender else port
+    return PcieError(pci_address(match["of"] or "") or named, _severity(match), "", time)
 
 
 def _severity(match: Match) -> str:

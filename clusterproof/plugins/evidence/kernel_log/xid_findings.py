@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvidia import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Literal, TypeVar
-from clusterproof.plugins.evidence.kernel_log.events_gpu import RELOAD
+from clusterproof.plugins.evidence.kernel_log.events_gpu import REBOOT
 from clusterproof.plugins.evidence.kernel_log.facts import (
     EVERY_GPU,
     Cleared,
@@ -33,9 +33,9 @@ WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
 INIT_FAILED = 143
 RECOVERY_ACTION_CHANGED = 154
-LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is gone: loading the driver does not bring it back
+LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is gone: only a reboot is known to bring it back
 BUT_LOST = 0  # stands for all other codes
-NAMED_PARTS, NAMED_LINKS = 4, 18
+NAMED_PARTS, NAMED_LINKS = 4, 64  # an NVSwitch has 64 links
 
 _Line = TypeVar("_Line", XidEvent, SXidEvent)
 
@@ -137,7 +137,7 @@ def _grouped(
 
 def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | None], str]:
     """What an event ends, and in which words."""
-    if isinstance(event, Cleared) and event.by == RELOAD and event.pci == EVERY_GPU:
+    if isinstance(event, Cleared) and event.by != REBOOT and event.pci == EVERY_GPU:
         over: dict[tuple[str, int | None], str] = {(pci, None): event.by for pci in answering}
         return over if event.is_partial else {**over, (EVERY_GPU, BUT_LOST): event.by}
     if isinstance(event, Cleared):
@@ -195,9 +195,14 @@ def _begun(lines: Sequence[XidEvent | SXidEvent], catalog: Catalog) -> tuple[flo
 def _part(lines: Sequence[XidEvent]) -> str:
     """The parts of the NVLink hardware and the links that lines name: `RLW_REMAP, link 4 10`."""
     units = list(dict.fromkeys(line.unit for line in lines if line.unit))
+    more = [f"{len(units) - NAMED_PARTS} more parts"] if len(units) > NAMED_PARTS else []
+    return ", ".join([*units[:NAMED_PARTS], *more, *_links(lines, at_least=1)])
+
+
+def _links(lines: Sequence[XidEvent | SXidEvent], at_least: int) -> list[str]:
+    """The links that lines name, in words: `link 4 10`; nothing if they are fewer."""
     links = sorted({line.link for line in lines if line.link is not None})
-    named = [*units[:NAMED_PARTS], *(["link " + " ".join(map(str, links[:NAMED_LINKS]))] if links else [])]
-    return ", ".join(named)
+    return ["link " + " ".join(map(str, links[:NAMED_LINKS]))] if len(links) >= at_least else []
 
 
 def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog: Catalog) -> XidFinding:
@@ -222,6 +227,7 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog:
         action=rules.fatal_action if fatal else rules.other_action,
         source=rules.source,
         cleared_by=cleared_by,
+        part="".join(_links(uncleared, at_least=2)),  # of one only, its name has it
     )
 
 
