@@ -10,7 +10,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.kubernetes.facts import duration_text
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
@@ -120,9 +120,10 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     Remedy (clean up): End the process on the node. For a pod that hangs, see what it is waiting for (kubectl describe
     pod), and force-delete it only once its processes are gone.
     """
-    pods = pods_on(cluster, k8s_node.listed)
+    listed = k8s_node.listed
+    pods = known(lambda: pods_on(cluster, listed), None)
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
-    late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
+    late = [pod for pod in pods or () if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     seen = [
         f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds "
         f"{number_of(pod.accelerators, 'accelerator')}"
@@ -132,31 +133,35 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])
     held = [holder for holders in of_gpus for holder in holders]
     nvml = k8s_node.node.nvml
-    outside = [
-        f"{label}: {_shown(process)}"
-        for label, process in held
-        if not (_is_of_a_pod(process) or process.serves_jobs(nvml))
-    ]
+    located = list(each(held, lambda holder: (*holder, _is_of_a_pod(holder[1]))))
+    others = [(label, process) for label, process, is_of_a_pod in located if not is_of_a_pod]
+    outside = [*filter(None, each(others, lambda other: "" if other[1].serves_jobs(nvml) else _held_by(*other)))]
     fail_if(outside, f"{_first(outside)} belongs to no pod; expected only pods to use GPUs")
+    if pods is None:
+        return
     pods_by_uid = {pod.uid: pod for pod in pods}
-    odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, pods_by_uid)]
+    of_pods = [(label, process) for label, process, is_of_a_pod in located if is_of_a_pod]
+    odd = [fault for faults in each(of_pods, lambda holder: [*_odd(*holder, pods_by_uid)]) for fault in faults]
     concern_if(odd, f"{_first(odd)}; expected only pods that request GPUs")
 
 
 def _odd(label: str, process: GpuProcess, pods_by_uid: dict[str, KubernetesPod]) -> Iterator[str]:
     pod = pods_by_uid.get(process.pod or "")
     if pod is None:
-        yield f"{label}: {_shown(process)} belongs to a pod that Kubernetes does not list on this node"
+        yield f"{_held_by(label, process)} belongs to a pod that Kubernetes does not list on this node"
     elif not (pod.accelerators or pod.claims or pod.daemon_set):
-        yield f"{label}: {_shown(process)} belongs to {pod.name}, which requests none"
+        yield f"{_held_by(label, process)} belongs to {pod.name}, which requests none"
 
 
 def _is_of_a_pod(process: GpuProcess) -> bool:
+    """Whether it runs in a pod. Raises Incomplete without its control group: it has ended, or a capture lacks that."""
+    if not process.cgroup:
+        incomplete(f"the control group of process {process.pid} was not reported; expected one while it runs")
     return process.is_of_a_job and bool(process.pod)
 
 
-def _shown(process: GpuProcess) -> str:
-    return f"process {process.pid} ({process.name})"
+def _held_by(label: str, process: GpuProcess) -> str:
+    return f"{label}: process {process.pid} ({process.name})"
 
 
 @mark.hyperpod_node_debugger("I")

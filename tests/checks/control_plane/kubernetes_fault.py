@@ -64,8 +64,8 @@ def one_gpu_lost(reports: Words) -> None:
     nvml.update(count=7, gpus=nvml["gpus"][:7])
 
 
-def process(reports: Words, holder: Json, node: str = NAMES[1]) -> None:
-    reports.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [holder]
+def process(reports: Words, *holders: Json, node: str = NAMES[1]) -> None:
+    reports.of_nodes[node]["nvml"]["gpus"][3]["processes"] = list(holders)
 
 
 def others_gpus(reports: Words) -> None:

@@ -67,6 +67,20 @@ POD_FAULTS = (
         "gpu002: GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs",
     ),
     KubernetesFault(
+        "a process that ended while it was read, which is accused of nothing",
+        lambda reports: process(reports, held("", pid=4710, name="")),
+        {"k8s_gpu_pods": INCOMPLETE},
+        "gpu002: the control group of process 4710 was not reported; expected one while it runs",
+    ),
+    KubernetesFault(
+        "a process outside of any pod, beside one that ended while it was read",
+        lambda reports: process(
+            reports, held("", pid=4710, name=""), held("/user.slice/user-1000.slice/session-4.scope")
+        ),
+        {"k8s_gpu_pods": FAIL},
+        "gpu002: GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs",
+    ),
+    KubernetesFault(
         "a process that calls its own control group a pod's",
         lambda reports: process(reports, held(f"/user.slice/user-1000.slice{of_pod(2)}")),
         {"k8s_gpu_pods": FAIL},
