@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each, known
@@ -43,13 +44,20 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """
     listed = k8s_node.listed
     ready = listed.condition("Ready")
-    if ready is None or ready.status != "True":
-        incomplete(
-            "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
-            cause="the node is not Ready",
-        )
-    settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
-    faults = [*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)]
+    if ready is not None and ready.status == "True":
+        settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
+        _report([*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)])
+        return
+    with part:
+        if ready is not None and ready.status == "False":  # else its kubelet reports nothing of pods either
+            _report([*_ill(pods_on(cluster, listed), inf)])
+    incomplete(
+        "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
+        cause="the node is not Ready",
+    )
+
+
+def _report(faults: list[tuple[NeededDaemonSet, str]]) -> None:
     bad = [fault for row, fault in faults if row.verdict == "fail"]
     fail_if(bad, f"{', '.join(bad)}; expected the system pods of a node ready")
     others = [fault for row, fault in faults if row.verdict != "fail"]
@@ -57,7 +65,7 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
 
 def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
-    """The pods of listed daemon sets that are not ready although they have had time."""
+    """The pods of listed daemon sets that are not ready though they have had time, or that will not start any more."""
     for pod in pods:
         row = needed_daemon_set(pod.role)
         if row is None or pod.is_ready or pod.deleted:

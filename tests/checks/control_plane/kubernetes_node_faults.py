@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, LONG_AGO, POLICIES, STATES, condition
+from tests.checks.control_plane.kubernetes_cluster import (
+    HALF_AN_HOUR_AGO,
+    LONG_AGO,
+    POLICIES,
+    STATES,
+    condition,
+    waiting,
+)
 from tests.checks.control_plane.kubernetes_fault import (
     CONCERN,
     FAIL,
     INCOMPLETE,
     KubernetesFault,
     give,
+    ill,
     kubelet,
     label,
     one_gpu_lost,
@@ -25,6 +33,26 @@ NODE_FAULTS = (
         ),
         {"k8s_node_ready": FAIL, "k8s_system_pods": INCOMPLETE},
         "gpu003: Ready is False for 30 min (KubeletNotReady: no network); expected a node that is Ready",
+    ),
+    KubernetesFault(
+        "a kubelet that is not ready because its network agent crashes",
+        lambda reports: (
+            set_condition(reports, condition("Ready", "False", "KubeletNotReady", "cni plugin not initialized"), 1),
+            ill(reports, "aws-node", waiting("CrashLoopBackOff", "back-off 5m0s", "aws-node", 12)),
+            ill(reports, "kube-proxy", waiting("", container="kube-proxy")),  # as of every pod there
+        ),
+        {"k8s_system_pods": FAIL, "k8s_node_ready": FAIL},
+        "gpu002: kube-system/aws-node-2, which connects pods: aws-node: CrashLoopBackOff (back-off 5m0s), 12 restarts; "
+        "expected the system pods of a node ready",
+    ),
+    KubernetesFault(
+        "a kubelet that no longer reports, whose network agent crashed before",
+        lambda reports: (
+            set_condition(reports, condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting"), 1),
+            ill(reports, "aws-node", waiting("CrashLoopBackOff")),
+        ),
+        {"k8s_system_pods": INCOMPLETE, "k8s_node_ready": FAIL},
+        "gpu002: it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
     ),
     KubernetesFault(
         "a kubelet that no longer reports",
