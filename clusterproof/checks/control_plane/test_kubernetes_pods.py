@@ -78,18 +78,15 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
 
 
 def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
-    """The listed daemon sets that have a pod on most others of the group, but not here."""
+    """The listed daemon sets that have a pod on most others like it, but not here."""
     listed = node.listed
     if listed.age_s(listed.created) < settle_s:
         return
     own = {pod.daemon_set for pod in pods_on(cluster, listed)}
-    for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group].items()):
+    for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group_and_type].items()):
         row = needed_daemon_set(role)
-        if row and name not in own and 2 * having > len(node.others):
-            yield (
-                row,
-                f"no pod of {name}, which {row.purpose}, as on {having} of {len(node.others)} others of its group",
-            )
+        if row and name not in own and 2 * having > len(node.alike):
+            yield row, f"no pod of {name}, which {row.purpose}, as on {having} of {node.others_in_words}"
 
 
 @mark.hyperpod_node_debugger("I")
@@ -206,12 +203,11 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """
     listed = k8s_node.listed
     own = cluster.kubernetes_storage.drivers.get(listed.name, frozenset())
-    of_group = cluster.drivers_of_groups[listed.group]
-    others = len(k8s_node.others)
+    of_group = cluster.drivers_of_groups[listed.group_and_type]
     missing = [
-        f"{driver}, as {having} of {others} others of its group have"
+        f"{driver}, as {having} of {k8s_node.others_in_words} have"
         for driver, having in sorted(of_group.items())
-        if driver not in own and 2 * having > others
+        if driver not in own and 2 * having > len(k8s_node.alike)
     ]
     wanted = list(_wanted(k8s_node, cluster))
     settle_minutes = cluster.threshold("kubernetes.settle_minutes")
