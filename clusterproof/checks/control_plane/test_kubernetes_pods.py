@@ -82,7 +82,7 @@ def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterat
     listed = node.listed
     if listed.age_s(listed.created) < settle_s:
         return
-    own = {pod.daemon_set for pod in pods_on(cluster, listed)}
+    own = {pod.daemon_set for pod in pods_on(cluster, listed) if pod.role}  # users may give theirs the same names
     for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group_and_type].items()):
         row = needed_daemon_set(role)
         if row and name not in own and 2 * having > len(node.alike):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, JUST_NOW, held, of_pod, pod, waiting
+from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, JUST_NOW, NAMES, held, of_pod, pod, waiting
 from tests.checks.control_plane.kubernetes_fault import (
     CONCERN,
     FAIL,
@@ -37,6 +37,15 @@ POD_FAULTS = (
     KubernetesFault(
         "a node without kube-proxy",
         lambda reports: missing(reports, "kube-proxy"),
+        {"k8s_system_pods": FAIL},
+        "gpu003: no pod of kube-proxy, which leads to services, as on 3 of 3 others of its group; expected",
+    ),
+    KubernetesFault(
+        "a node without kube-proxy, with a user's daemon set of that name",
+        lambda reports: [
+            missing(reports, "kube-proxy"),
+            reports.pods.append(pod("kube-proxy-3", NAMES[2], owner="DaemonSet/kube-proxy")),
+        ],
         {"k8s_system_pods": FAIL},
         "gpu003: no pod of kube-proxy, which leads to services, as on 3 of 3 others of its group; expected",
     ),
