@@ -21,6 +21,7 @@ from tests.checks.control_plane.kubernetes_cluster import (
     NAMES,
     Words,
     claim,
+    condition,
     healthy,
     held,
     of_pod,
@@ -33,6 +34,7 @@ from tests.checks.control_plane.kubernetes_fault import (
     kubelet,
     label,
     process,
+    set_condition,
     taint,
     unbound,
     without_driver,
@@ -113,6 +115,7 @@ def test_a_process_outside_of_any_pod_is_a_fault_where_pods_may_not_be_listed() 
     "change",
     [
         lambda reports: [taint(reports, number, "dedicated") for number in range(4)],
+        lambda reports: set_condition(reports, condition("EtcdIsVoter", "True", "MemberNotLearner")),
         lambda reports: taint(reports, 1, "soft", "PreferNoSchedule"),
         lambda reports: taint(reports, 1, "aws.amazon.com/neuron"),
         lambda reports: reports.pods.append(pod("young", accelerators=8, created=JUST_NOW)),
