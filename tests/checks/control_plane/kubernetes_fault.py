@@ -74,6 +74,12 @@ def others_gpus(reports: Words) -> None:
     ]
 
 
+def gpu_of(reports: Words, index: int) -> Json:
+    """A GPU as the second node's NVML reports it."""
+    reported: Json = reports.of_nodes[NAMES[1]]["nvml"]["gpus"][index]
+    return reported
+
+
 def ill(reports: Words, daemon_set: str, container: Json, **changed: object) -> None:
     reports.pod_of(daemon_set, NAMES[1]).update(ready=False, unready=[container], **changed)
 

@@ -16,6 +16,7 @@ from tests.checks.control_plane.kubernetes_fault import (
     INCOMPLETE,
     KubernetesFault,
     give,
+    gpu_of,
     ill,
     kubelet,
     label,
@@ -169,6 +170,12 @@ NODE_FAULTS = (
         "labels of another GPU",
         others_gpus,
         {"k8s_gpu_labels": FAIL},
+        "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML reports NVIDIA A100-SXM4-80GB; expected the same",
+    ),
+    KubernetesFault(
+        "labels of another GPU, beside a GPU that is lost",
+        lambda reports: (others_gpus(reports), gpu_of(reports, 5).update(name={"error": "GPU_IS_LOST"})),
+        {"k8s_gpu_labels": FAIL, "k8s_gpu_pods": INCOMPLETE},
         "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML reports NVIDIA A100-SXM4-80GB; expected the same",
     ),
     KubernetesFault(
