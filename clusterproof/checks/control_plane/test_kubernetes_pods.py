@@ -13,7 +13,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
-from clusterproof.plugins.evidence.kubernetes.facts import duration_text
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, duration_text
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
@@ -209,9 +209,13 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
         for driver, having in sorted(of_group.items())
         if driver not in own and 2 * having > len(k8s_node.alike)
     ]
-    wanted = list(_wanted(k8s_node, cluster))
+    pods = known(lambda: pods_on(cluster, listed), None)
+    if pods is None:  # one of a driver may be new
+        concern_if(missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered")
+        return
+    wanted = list(_wanted(pods, own, cluster))
     settle_minutes = cluster.threshold("kubernetes.settle_minutes")
-    if (missing or wanted) and _age_s(k8s_node, cluster) < settle_minutes * 60:
+    if (missing or wanted) and _age_s(listed, pods) < settle_minutes * 60:
         incomplete(
             f"no CSI driver {_first([*missing, *wanted])} yet; the node, or a driver's pod on it, is new: "
             f"expected within {settle_minutes:g} min"
@@ -223,17 +227,16 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
         not_applicable("no CSI driver has registered with a node of its group")
 
 
-def _age_s(node: MemberNode, cluster: ClusterFacts) -> float:
+def _age_s(listed: KubernetesNode, pods: list[KubernetesPod]) -> float:
     """The age of the node, or of the newest pod of a driver on it."""
-    drivers = [pod.age_s for pod in pods_on(cluster, node.listed) if pod.role == "csi"]
-    return min([node.listed.age_s(node.listed.created), *drivers])
+    return min([listed.age_s(listed.created), *(pod.age_s for pod in pods if pod.role == "csi")])
 
 
-def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:
-    """The drivers that its pods' volumes need but the node does not have, each with the first pod that waits."""
+def _wanted(pods: list[KubernetesPod], own: frozenset[str], cluster: ClusterFacts) -> Iterator[str]:
+    """The drivers that these pods' volumes need but their node does not have, each with the first pod that waits."""
     claims = cluster.kubernetes_storage.claims
-    seen = set(cluster.kubernetes_storage.drivers.get(node.listed.name, ()))
-    for pod in pods_on(cluster, node.listed):
+    seen = set(own)
+    for pod in pods:
         for name in pod.volume_claims:
             claim = claims.get(f"{pod.namespace}/{name}")
             if claim and claim.driver and claim.driver not in seen:

@@ -111,6 +111,15 @@ def test_a_process_outside_of_any_pod_is_a_fault_where_pods_may_not_be_listed() 
     assert result.message.startswith("GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs")
 
 
+def test_a_driver_that_only_one_node_lacks_is_a_concern_where_pods_may_not_be_listed() -> None:
+    reports = healthy()
+    without_driver(reports, 2, FSX)
+    reports.refused["k8s_pods"] = Collected(Status.DENIED, detail='User "x" cannot list resource "pods"')
+    result = of_each(OF_KUBERNETES["k8s_storage"], reports.facts())[NAMES[2]]
+    assert [shown.verdict for shown in result.by_verdict] == [Verdict.INCOMPLETE, Verdict.CONCERN]
+    assert "no CSI driver fsx.csi.aws.com, as 3 of 3 others of its group have; expected" in result.message
+
+
 @pytest.mark.parametrize(
     "change",
     [
