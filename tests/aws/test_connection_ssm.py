@@ -23,7 +23,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.ssm import MAX_INSTANCES, Ssm
+from clusterproof.plugins.transport.ssm import MAX_INSTANCES, MIN_DELIVERY_S, Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.service import Answer as Refusal
@@ -231,6 +231,24 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
     (evidence,) = gathered()
     assert evidence.unreached is Unreached.AUTH
     assert "ssm:SendCommand is not allowed" in evidence.detail
+
+
+def test_a_right_to_see_which_instances_have_answered_that_is_lacked_is_none_of_the_nodes(
+    manager: SystemsManager, service: Service
+) -> None:
+    service.says("ListCommandInvocations", DENIED)
+    (evidence,) = gathered()
+    assert evidence.unreached is Unreached.AUTH
+    assert "ssm:ListCommandInvocations is not allowed" in evidence.detail
+    assert service.calls.count("ListCommandInvocations") == 1
+
+
+def test_a_service_that_never_says_which_instances_have_answered_is_none_of_the_nodes(
+    manager: SystemsManager, service: Service
+) -> None:
+    service.serves("ListCommandInvocations", lambda _request: Refusal(400, "Odd", "It is odd."))
+    (evidence,) = gathered(limits=replace(LIMITS, connect_s=2.0 - MIN_DELIVERY_S, answer_s=0.0))  # two seconds
+    assert (evidence.unreached, evidence.detail) == (Unreached.API, "ssm:ListCommandInvocations: Odd: It is odd.")
 
 
 BROKEN = Refusal(400, "InternalServerError", "An internal error occurred.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -120,17 +120,45 @@ def _run_batch(
         for target in batch:
             answered(target, Answer(unreached=unreached_of(problem), detail=str(problem)))
         return
-    waiting = dict(sent.targets)
     deadline = started + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
-    while waiting and time.monotonic() < deadline:
-        for instance, status in _ended(account, sent):
-            if instance in waiting:
-                answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
+    waiting = dict(sent.targets)
+    unlisted: AwsError | None = None  # why the last request did not show which have answered
+    while waiting and not _is_denied(unlisted) and time.monotonic() < deadline:
+        unlisted = _note_ended(account, sent, waiting, started, answered)
         if waiting and is_over.wait(POLL_S):
             return
     for target in waiting.values():
-        detail = f"no end after {time.monotonic() - started:.0f} s"
-        answered(target, Answer(unreached=Unreached.TIMED_OUT, detail=detail))
+        answered(target, _unended(unlisted, time.monotonic() - started))
+
+
+def _note_ended(
+    account: Account,
+    sent: _Sent,
+    waiting: dict[str, Target],
+    started: float,
+    answered: Callable[[Target, Answer], None],
+) -> AwsError | None:
+    """Answer for the instances that are done, which then wait no more; returns why AWS did not list them, if so."""
+    try:
+        for row in account.listed("ssm", "list_command_invocations", "CommandInvocations", CommandId=sent.command_id):
+            instance, status = str(row["InstanceId"]), str(row.get("StatusDetails") or row["Status"]).replace(" ", "")
+            if status not in WAITS and instance in waiting:
+                answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
+    except AwsError as problem:
+        return problem
+    return None
+
+
+def _is_denied(problem: AwsError | None) -> bool:
+    """Whether it makes no sense to repeat a request."""
+    return problem is not None and unreached_of(problem) is Unreached.AUTH
+
+
+def _unended(unlisted: AwsError | None, seconds: float) -> Answer:
+    """The answer for an instance that has not answered in time, as far as AWS said which have."""
+    if unlisted:
+        return Answer(unreached=unreached_of(unlisted), detail=str(unlisted), seconds=seconds)
+    return Answer(unreached=Unreached.TIMED_OUT, detail=f"no end after {seconds:.0f} s")
 
 
 def _send(account: Account, batch: Sequence[Target], program: Program, limits: Limits) -> _Sent:
@@ -150,17 +178,6 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
     )
     command_id = str(sent["Command"]["CommandId"])
     return _Sent(command_id, {target.address: target for target in batch}, bucket, prefix or "clusterproof")
-
-
-def _ended(account: Account, sent: _Sent) -> Iterator[tuple[str, str]]:
-    """The instances that are done, with their status. A failed request is repeated."""
-    try:
-        for row in account.listed("ssm", "list_command_invocations", "CommandInvocations", CommandId=sent.command_id):
-            status = str(row.get("StatusDetails") or row["Status"]).replace(" ", "")
-            if status not in WAITS:
-                yield str(row["InstanceId"]), status
-    except AwsError:
-        return
 
 
 def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: float) -> Answer:
