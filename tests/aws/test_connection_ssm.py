@@ -136,14 +136,15 @@ def test_an_instance_that_stops_just_before_the_command_costs_no_other(
 
 
 def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
-    ids = [target.address for target in targets(4)]
-    manager.statuses = {ids[0]: "Undeliverable", ids[1]: "ExecutionTimedOut", ids[2]: "AccessDenied"}
-    assert [evidence.unreached for evidence in gathered(4)] == [
-        Unreached.NOT_CONNECTED,
-        Unreached.TIMED_OUT,
-        Unreached.AUTH,
-        None,
-    ]
+    ended = {
+        "Undeliverable": Unreached.NOT_CONNECTED,
+        "ExecutionTimedOut": Unreached.TIMED_OUT,
+        "AccessDenied": Unreached.AUTH,
+        "Cancelled": Unreached.API,  # by a person; nothing that the node did
+        "Terminated": Unreached.API,
+    }
+    manager.statuses = dict(zip((target.address for target in targets(5)), ended, strict=True))
+    assert [evidence.unreached for evidence in gathered(6)] == [*ended.values(), None]
 
 
 def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: SystemsManager) -> None:

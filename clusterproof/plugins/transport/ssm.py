@@ -30,10 +30,10 @@ _UNREACHED = {
     "DeliveryTimedOut": (Unreached.NOT_CONNECTED, "the command was not taken in time"),
     "ExecutionTimedOut": (Unreached.TIMED_OUT, "the probe did not end in its time"),
     "TimedOut": (Unreached.TIMED_OUT, "the probe did not end in its time"),
-    "Terminated": (Unreached.LOST, "SSM ended the command: too many others had failed"),
+    "Terminated": (Unreached.API, "SSM ended the command, as too many others had failed: run again"),
     "InvalidPlatform": (Unreached.NO_PYTHON, "the instance does not run Linux"),
     "AccessDenied": (Unreached.AUTH, "the instance refused the command"),
-    "Cancelled": (Unreached.TIMED_OUT, "cancelled: its time was over"),
+    "Cancelled": (Unreached.API, "somebody cancelled the command: run again"),
 }
 
 
