@@ -114,11 +114,14 @@ def test_an_instance_that_is_not_reached_is_sent_nothing_more(manager: SystemsMa
     assert [len(command) for command in manager.commands.values()] == [1, 1]
 
 
-def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -> None:
-    manager.refuses = {targets(3)[1].address}
+def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager, service: Service) -> None:
+    states = {targets(3)[0].address: "Online", targets(3)[2].address: "ConnectionLost"}
+    listed = [{"InstanceId": instance, "PingStatus": state} for instance, state in states.items()]
+    service.serves("DescribeInstanceInformation", lambda _request: {"InstanceInformationList": listed})
     answers = gathered(3)
-    assert [evidence.unreached for evidence in answers] == [None, Unreached.NOT_CONNECTED, None]
+    assert [evidence.unreached for evidence in answers] == [None, *[Unreached.NOT_CONNECTED] * 2]
     assert "not registered with Systems Manager" in answers[1].detail
+    assert answers[2].detail == "Systems Manager says ConnectionLost of its agent; expected Online"
 
 
 def test_an_instance_that_stops_just_before_the_command_costs_no_other(

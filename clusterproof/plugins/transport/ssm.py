@@ -60,13 +60,15 @@ class Ssm(Connection):
         """Run `program` once on each target. Raises Unusable without an account."""
         try:
             account = Account(limits.settings.get("region", ""), limits.settings.get("profile", ""))
-            online = _online(account, [target.address for target in targets])
+            agents = _agents(account, [target.address for target in targets])
         except AwsError as problem:
             raise Unusable(str(problem)) from None
-        reached = [target for target in targets if target.address in online]
+        reached = [target for target in targets if agents.get(target.address) == ONLINE]
         for target in targets:
-            if target.address not in online:
-                answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=NOT_REGISTERED))
+            state = agents.get(target.address)
+            if state != ONLINE:
+                detail = f"Systems Manager says {state} of its agent; expected {ONLINE}" if state else NOT_REGISTERED
+                answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=detail))
         size = min(MAX_INSTANCES, limits.fanout)  # of a batch: no instance waits for its turn while its time runs
         batches = [reached[first : first + size] for first in range(0, len(reached), size)]
         is_over = threading.Event()
@@ -77,17 +79,18 @@ class Ssm(Connection):
                 is_over.set()  # interrupted: nobody waits for pending commands
 
 
+ONLINE = "Online"
 NOT_REGISTERED = "not registered with Systems Manager; expected its agent online, and an instance profile that lets it"
 
 
-def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
-    """The instances whose agent is online: SendCommand refuses a whole batch because of one that is not."""
-    online: set[str] = set()
+def _agents(account: Account, ids: Sequence[str]) -> Mapping[str, str]:
+    """The state of the agents that are registered: SendCommand refuses a whole batch because of one not online."""
+    states: dict[str, str] = {}
     for first in range(0, len(ids), MAX_INSTANCES):
         filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + MAX_INSTANCES])}]
         listed = account.listed("ssm", "describe_instance_information", "InstanceInformationList", Filters=filters)
-        online.update(str(row["InstanceId"]) for row in listed if row.get("PingStatus") == "Online")
-    return frozenset(online)
+        states.update({str(row["InstanceId"]): str(row.get("PingStatus") or "nothing") for row in listed})
+    return states
 
 
 @dataclass(frozen=True, slots=True)
