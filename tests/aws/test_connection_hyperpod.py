@@ -181,6 +181,16 @@ def test_a_start_that_aws_throttles_for_long_takes_nothing_of_the_nodes_time() -
     assert reading_s <= 15.0
 
 
+def test_a_session_that_aws_does_not_open_in_time_is_none_of_the_node(
+    manager: SystemsManager, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.transport.hyperpod.OPEN_S", 0.1)
+    service.delay_s["StartSession"] = 3.0
+    (evidence,) = gathered(limits=replace(LIMITS, connect_s=0.1, answer_s=0.1))
+    assert evidence.unreached is Unreached.THROTTLED
+    assert "AWS opened no session in time (ssm:StartSession" in evidence.detail
+
+
 def test_a_whole_answer_is_not_asked_for_again_whatever_the_plugin_says_behind_it(manager: SystemsManager) -> None:
     manager.vices.append(lambda output: output + b"read tcp 10.0.0.1:443: i/o timeout\n")
     (evidence,) = gathered()

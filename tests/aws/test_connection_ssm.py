@@ -23,7 +23,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.ssm import MAX_INSTANCES, Ssm
+from clusterproof.plugins.transport.ssm import MAX_INSTANCES, MIN_DELIVERY_S, Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.service import Answer as Refusal
@@ -114,11 +114,14 @@ def test_an_instance_that_is_not_reached_is_sent_nothing_more(manager: SystemsMa
     assert [len(command) for command in manager.commands.values()] == [1, 1]
 
 
-def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -> None:
-    manager.refuses = {targets(3)[1].address}
+def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager, service: Service) -> None:
+    states = {targets(3)[0].address: "Online", targets(3)[2].address: "ConnectionLost"}
+    listed = [{"InstanceId": instance, "PingStatus": state} for instance, state in states.items()]
+    service.serves("DescribeInstanceInformation", lambda _request: {"InstanceInformationList": listed})
     answers = gathered(3)
-    assert [evidence.unreached for evidence in answers] == [None, Unreached.NOT_CONNECTED, None]
+    assert [evidence.unreached for evidence in answers] == [None, *[Unreached.NOT_CONNECTED] * 2]
     assert "not registered with Systems Manager" in answers[1].detail
+    assert answers[2].detail == "Systems Manager says ConnectionLost of its agent; expected Online"
 
 
 def test_an_instance_that_stops_just_before_the_command_costs_no_other(
@@ -136,14 +139,15 @@ def test_an_instance_that_stops_just_before_the_command_costs_no_other(
 
 
 def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
-    ids = [target.address for target in targets(4)]
-    manager.statuses = {ids[0]: "Undeliverable", ids[1]: "ExecutionTimedOut", ids[2]: "AccessDenied"}
-    assert [evidence.unreached for evidence in gathered(4)] == [
-        Unreached.NOT_CONNECTED,
-        Unreached.TIMED_OUT,
-        Unreached.AUTH,
-        None,
-    ]
+    ended = {
+        "Undeliverable": Unreached.NOT_CONNECTED,
+        "ExecutionTimedOut": Unreached.TIMED_OUT,
+        "AccessDenied": Unreached.AUTH,
+        "Cancelled": Unreached.API,  # by a person; nothing that the node did
+        "Terminated": Unreached.API,
+    }
+    manager.statuses = dict(zip((target.address for target in targets(5)), ended, strict=True))
+    assert [evidence.unreached for evidence in gathered(6)] == [*ended.values(), None]
 
 
 def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: SystemsManager) -> None:
@@ -231,6 +235,24 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
     (evidence,) = gathered()
     assert evidence.unreached is Unreached.AUTH
     assert "ssm:SendCommand is not allowed" in evidence.detail
+
+
+def test_a_right_to_see_which_instances_have_answered_that_is_lacked_is_none_of_the_nodes(
+    manager: SystemsManager, service: Service
+) -> None:
+    service.says("ListCommandInvocations", DENIED)
+    (evidence,) = gathered()
+    assert evidence.unreached is Unreached.AUTH
+    assert "ssm:ListCommandInvocations is not allowed" in evidence.detail
+    assert service.calls.count("ListCommandInvocations") == 1
+
+
+def test_a_service_that_never_says_which_instances_have_answered_is_none_of_the_nodes(
+    manager: SystemsManager, service: Service
+) -> None:
+    service.serves("ListCommandInvocations", lambda _request: Refusal(400, "Odd", "It is odd."))
+    (evidence,) = gathered(limits=replace(LIMITS, connect_s=2.0 - MIN_DELIVERY_S, answer_s=0.0))  # two seconds
+    assert (evidence.unreached, evidence.detail) == (Unreached.API, "ssm:ListCommandInvocations: Odd: It is odd.")
 
 
 BROKEN = Refusal(400, "InternalServerError", "An internal error occurred.")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,22 @@ def test_above_32_nodes_one_session_to_the_controller_is_enough(
     cluster = resolve(NAME, options(via=via))
     assert (cluster.connection, len(cluster.targets)) == (connection, workers)
     assert cluster.settings["submit_host"] == f"hyperpod:{ADDRESS}"
+
+
+def test_of_several_controllers_one_that_runs_is_asked(service: Service) -> None:
+    with_cluster(service, {**GROUPS, "controller-machine": ("ml.c5.xlarge", 2)})
+    listed = service.served["ListClusterNodes"]
+
+    def first_failed(request: dict[str, Any]) -> dict[str, Any]:
+        page: Any = listed(request)
+        for node in page["ClusterNodeSummaries"]:
+            if node["InstanceId"] == instance_id("controller-machine-0"):
+                node["InstanceStatus"] = {"Status": "Failure"}
+        return {**page}
+
+    service.serves("ListClusterNodes", first_failed)
+    submit_host = resolve(NAME, options(via="controller")).settings["submit_host"]
+    assert submit_host.endswith(f"_controller-machine-{instance_id('controller-machine-1')}")
 
 
 def test_without_a_controller_every_node_gets_its_session(service: Service) -> None:

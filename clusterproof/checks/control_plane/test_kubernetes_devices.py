@@ -130,8 +130,8 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
         not_applicable("its GPUs have no labels")
     gpus = k8s_node.node.gpus
     with part:
-        names = sorted({gpu.name for gpu in gpus})
-        is_other = product and _OF_SHARING.sub("", product) not in [name.replace("-", " ") for name in names]
+        names = sorted({*each(gpus, lambda gpu: gpu.name)})
+        is_other = product and names and _OF_SHARING.sub("", product) not in [name.replace("-", " ") for name in names]
         message = f"label nvidia.com/gpu.product is {product}, NVML reports {', '.join(names)}; expected the same"
         fail_if(is_other, message)
     is_other = count and not listed.has_divided_gpus and count != str(len(gpus))

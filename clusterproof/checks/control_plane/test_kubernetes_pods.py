@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
-from clusterproof.plugins.evidence.kubernetes.facts import duration_text
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, duration_text
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
@@ -43,13 +44,20 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """
     listed = k8s_node.listed
     ready = listed.condition("Ready")
-    if ready is None or ready.status != "True":
-        incomplete(
-            "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
-            cause="the node is not Ready",
-        )
-    settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
-    faults = [*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)]
+    if ready is not None and ready.status == "True":
+        settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
+        _report([*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)])
+        return
+    with part:
+        if ready is not None and ready.status == "False":  # else its kubelet reports nothing of pods either
+            _report([*_ill(pods_on(cluster, listed), inf)])
+    incomplete(
+        "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
+        cause="the node is not Ready",
+    )
+
+
+def _report(faults: list[tuple[NeededDaemonSet, str]]) -> None:
     bad = [fault for row, fault in faults if row.verdict == "fail"]
     fail_if(bad, f"{', '.join(bad)}; expected the system pods of a node ready")
     others = [fault for row, fault in faults if row.verdict != "fail"]
@@ -57,7 +65,7 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
 
 def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
-    """The pods of listed daemon sets that are not ready although they have had time."""
+    """The pods of listed daemon sets that are not ready though they have had time, or that will not start any more."""
     for pod in pods:
         row = needed_daemon_set(pod.role)
         if row is None or pod.is_ready or pod.deleted:
@@ -70,18 +78,15 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
 
 
 def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
-    """The listed daemon sets that have a pod on most others of the group, but not here."""
+    """The listed daemon sets that have a pod on most others like it, but not here."""
     listed = node.listed
     if listed.age_s(listed.created) < settle_s:
         return
-    own = {pod.daemon_set for pod in pods_on(cluster, listed)}
-    for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group].items()):
+    own = {pod.daemon_set for pod in pods_on(cluster, listed) if pod.role}  # users may give theirs the same names
+    for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group_and_type].items()):
         row = needed_daemon_set(role)
-        if row and name not in own and 2 * having > len(node.others):
-            yield (
-                row,
-                f"no pod of {name}, which {row.purpose}, as on {having} of {len(node.others)} others of its group",
-            )
+        if row and name not in own and 2 * having > len(node.alike):
+            yield row, f"no pod of {name}, which {row.purpose}, as on {having} of {node.others_in_words}"
 
 
 @mark.hyperpod_node_debugger("I")
@@ -120,9 +125,10 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     Remedy (clean up): End the process on the node. For a pod that hangs, see what it is waiting for (kubectl describe
     pod), and force-delete it only once its processes are gone.
     """
-    pods = pods_on(cluster, k8s_node.listed)
+    listed = k8s_node.listed
+    pods = known(lambda: pods_on(cluster, listed), None)
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
-    late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
+    late = [pod for pod in pods or () if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     seen = [
         f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds "
         f"{number_of(pod.accelerators, 'accelerator')}"
@@ -132,31 +138,35 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])
     held = [holder for holders in of_gpus for holder in holders]
     nvml = k8s_node.node.nvml
-    outside = [
-        f"{label}: {_shown(process)}"
-        for label, process in held
-        if not (_is_of_a_pod(process) or process.serves_jobs(nvml))
-    ]
+    located = list(each(held, lambda holder: (*holder, _is_of_a_pod(holder[1]))))
+    others = [(label, process) for label, process, is_of_a_pod in located if not is_of_a_pod]
+    outside = [*filter(None, each(others, lambda other: "" if other[1].serves_jobs(nvml) else _held_by(*other)))]
     fail_if(outside, f"{_first(outside)} belongs to no pod; expected only pods to use GPUs")
+    if pods is None:
+        return
     pods_by_uid = {pod.uid: pod for pod in pods}
-    odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, pods_by_uid)]
+    of_pods = [(label, process) for label, process, is_of_a_pod in located if is_of_a_pod]
+    odd = [fault for faults in each(of_pods, lambda holder: [*_odd(*holder, pods_by_uid)]) for fault in faults]
     concern_if(odd, f"{_first(odd)}; expected only pods that request GPUs")
 
 
 def _odd(label: str, process: GpuProcess, pods_by_uid: dict[str, KubernetesPod]) -> Iterator[str]:
     pod = pods_by_uid.get(process.pod or "")
     if pod is None:
-        yield f"{label}: {_shown(process)} belongs to a pod that Kubernetes does not list on this node"
+        yield f"{_held_by(label, process)} belongs to a pod that Kubernetes does not list on this node"
     elif not (pod.accelerators or pod.claims or pod.daemon_set):
-        yield f"{label}: {_shown(process)} belongs to {pod.name}, which requests none"
+        yield f"{_held_by(label, process)} belongs to {pod.name}, which requests none"
 
 
 def _is_of_a_pod(process: GpuProcess) -> bool:
+    """Whether it runs in a pod. Raises Incomplete without its control group: it has ended, or a capture lacks that."""
+    if not process.cgroup:
+        incomplete(f"the control group of process {process.pid} was not reported; expected one while it runs")
     return process.is_of_a_job and bool(process.pod)
 
 
-def _shown(process: GpuProcess) -> str:
-    return f"process {process.pid} ({process.name})"
+def _held_by(label: str, process: GpuProcess) -> str:
+    return f"{label}: process {process.pid} ({process.name})"
 
 
 @mark.hyperpod_node_debugger("I")
@@ -193,16 +203,19 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """
     listed = k8s_node.listed
     own = cluster.kubernetes_storage.drivers.get(listed.name, frozenset())
-    of_group = cluster.drivers_of_groups[listed.group]
-    others = len(k8s_node.others)
+    of_group = cluster.drivers_of_groups[listed.group_and_type]
     missing = [
-        f"{driver}, as {having} of {others} others of its group have"
+        f"{driver}, as {having} of {k8s_node.others_in_words} have"
         for driver, having in sorted(of_group.items())
-        if driver not in own and 2 * having > others
+        if driver not in own and 2 * having > len(k8s_node.alike)
     ]
-    wanted = list(_wanted(k8s_node, cluster))
+    pods = known(lambda: pods_on(cluster, listed), None)
+    if pods is None:  # one of a driver may be new
+        concern_if(missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered")
+        return
+    wanted = list(_wanted(pods, own, cluster))
     settle_minutes = cluster.threshold("kubernetes.settle_minutes")
-    if (missing or wanted) and _age_s(k8s_node, cluster) < settle_minutes * 60:
+    if (missing or wanted) and _age_s(listed, pods) < settle_minutes * 60:
         incomplete(
             f"no CSI driver {_first([*missing, *wanted])} yet; the node, or a driver's pod on it, is new: "
             f"expected within {settle_minutes:g} min"
@@ -214,17 +227,16 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
         not_applicable("no CSI driver has registered with a node of its group")
 
 
-def _age_s(node: MemberNode, cluster: ClusterFacts) -> float:
+def _age_s(listed: KubernetesNode, pods: list[KubernetesPod]) -> float:
     """The age of the node, or of the newest pod of a driver on it."""
-    drivers = [pod.age_s for pod in pods_on(cluster, node.listed) if pod.role == "csi"]
-    return min([node.listed.age_s(node.listed.created), *drivers])
+    return min([listed.age_s(listed.created), *(pod.age_s for pod in pods if pod.role == "csi")])
 
 
-def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:
-    """The drivers that its pods' volumes need but the node does not have, each with the first pod that waits."""
+def _wanted(pods: list[KubernetesPod], own: frozenset[str], cluster: ClusterFacts) -> Iterator[str]:
+    """The drivers that these pods' volumes need but their node does not have, each with the first pod that waits."""
     claims = cluster.kubernetes_storage.claims
-    seen = set(cluster.kubernetes_storage.drivers.get(node.listed.name, ()))
-    for pod in pods_on(cluster, node.listed):
+    seen = set(own)
+    for pod in pods:
         for name in pod.volume_claims:
             claim = claims.get(f"{pod.namespace}/{name}")
             if claim and claim.driver and claim.driver not in seen:

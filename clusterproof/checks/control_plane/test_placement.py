@@ -118,11 +118,11 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 
 def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
     """The labels that it lacks, and which nodes have them."""
-    listed, others = node.listed, node.others
+    listed, alike = node.listed, node.alike
     for label, own, by_others, by_itself in (
-        ("its zone", bool(listed.zone), any(other.zone for other in others), has_zone and "the node itself"),
-        ("its network nodes", bool(listed.layers), any(other.layers for other in others), in_ec2 and "EC2"),
-        ("its UltraServer", bool(listed.ultraserver), any(other.ultraserver for other in others), False),
+        ("its zone", bool(listed.zone), any(other.zone for other in node.others), has_zone and "the node itself"),
+        ("its network nodes", bool(listed.layers), any(other.layers for other in alike), in_ec2 and "EC2"),
+        ("its UltraServer", bool(listed.ultraserver), any(other.ultraserver for other in alike), False),
     ):
         holder = "another of its group" if by_others else by_itself
         if not own and holder:

@@ -227,13 +227,14 @@ class ClusterFacts:
         return by_node
 
     @collected_by()
-    def daemon_sets_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
-        """The number of nodes of each group with a daemon set's pod, by its name and role. Raises Incomplete."""
-        by_group: dict[str, Counter[tuple[str, str]]] = {}
+    def daemon_sets_of_groups(self) -> Mapping[tuple[str, str], Counter[tuple[str, str]]]:
+        """By group and type: the number of nodes with a daemon set's pod, by its name and role. Raises Incomplete."""
+        counts: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
         for node in self.kubernetes_nodes:
             pods = self.pods_by_node.get(node.name, ())
-            by_group.setdefault(node.group, Counter()).update({(pod.daemon_set, pod.role) for pod in pods if pod.role})
-        return by_group
+            own = {(pod.daemon_set, pod.role) for pod in pods if pod.role}
+            counts.setdefault(node.group_and_type, Counter()).update(own)
+        return counts
 
     @collected_by()
     def taints_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
@@ -276,12 +277,13 @@ class ClusterFacts:
         return storage_of(storage)
 
     @collected_by()
-    def drivers_of_groups(self) -> Mapping[str, Counter[str]]:
-        """The number of nodes of each group on which a CSI driver is registered. Raises Incomplete."""
-        by_group: dict[str, Counter[str]] = {}
+    def drivers_of_groups(self) -> Mapping[tuple[str, str], Counter[str]]:
+        """By group and type: the number of nodes on which a CSI driver is registered. Raises Incomplete."""
+        counts: dict[tuple[str, str], Counter[str]] = {}
         for node in self.kubernetes_nodes:
-            by_group.setdefault(node.group, Counter()).update(self.kubernetes_storage.drivers.get(node.name, ()))
-        return by_group
+            registered = self.kubernetes_storage.drivers.get(node.name, ())
+            counts.setdefault(node.group_and_type, Counter()).update(registered)
+        return counts
 
     # Its network
 

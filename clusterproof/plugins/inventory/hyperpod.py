@@ -59,6 +59,7 @@ def _cluster(account: Account, text: str) -> Cluster:
         raise InventoryError(f"HyperPod cluster {name} in {account.region} has no worker node; expected at least one")
     targets = tuple(_target(node, _id(arn)) for node in sorted(workers, key=_order))
     controllers = [node for node in nodes if roles.get(node["InstanceGroupName"]) == "Controller"]
+    controllers.sort(key=_is_down)  # of several, one may have failed
     return Cluster(
         name,
         "hyperpod",
@@ -140,6 +141,10 @@ def _target(node: Mapping[str, Any], cluster_id: str) -> Target:
         group=group,
         instance_type=str(node.get("InstanceType", "")).removeprefix("ml."),
     )
+
+
+def _is_down(node: Mapping[str, Any]) -> bool:
+    return bool(node.get("InstanceStatus", {}).get("Status") != "Running")
 
 
 def _order(node: Mapping[str, Any]) -> tuple[str, str]:

@@ -31,8 +31,11 @@ class Visit(Protocol):
     def make(self) -> Answer:
         """Visit the node; called in a thread of its own."""
 
-    def abandon(self) -> None:
-        """Abort the visit from another thread, as far as possible; returns at once."""
+    def abandon(self) -> Answer | None:
+        """Abort the visit from another thread, as far as possible; returns at once.
+
+        The answer if something other than the node is late; None: the node has timed out.
+        """
 
 
 @dataclass(slots=True)
@@ -107,9 +110,7 @@ def _next_answers(
 def _abandon_overdue(running: dict[int, _RunningVisit]) -> list[tuple[int, Answer]]:
     now = time.monotonic()
     overdue = [(number, begun) for number, begun in running.items() if begun.visit.deadline <= now]
-    for _, begun in overdue:
-        begun.visit.abandon()
-    return [(number, _too_late(now - begun.started)) for number, begun in overdue]
+    return [(number, begun.visit.abandon() or _too_late(now - begun.started)) for number, begun in overdue]
 
 
 def _too_late(seconds: float) -> Answer:

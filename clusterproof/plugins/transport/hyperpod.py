@@ -43,6 +43,9 @@ MISSING = (
 )
 
 
+NOT_OPENED = "AWS opened no session in time (ssm:StartSession); expected one: a smaller --fanout asks for fewer at once"
+
+
 class Hyperpod(Connection):
     """Runs the program in one SSM session for each node."""
 
@@ -155,6 +158,7 @@ class SessionVisit:
     deadline: float = field(init=False)
     _running: subprocess.Popen[bytes] | None = None
     _is_over: bool = False
+    _is_opening: bool = False
 
     def __post_init__(self) -> None:
         self._until_started()
@@ -163,8 +167,10 @@ class SessionVisit:
         """Give AWS its time to open a session: the node's own begins with it."""
         self._until_ended()
         self.deadline += OPEN_S
+        self._is_opening = True
 
     def _until_ended(self) -> None:
+        self._is_opening = False
         self.deadline = time.monotonic() + self.limits.connect_s + self.limits.answer_s
 
     def make(self) -> Answer:
@@ -180,11 +186,12 @@ class SessionVisit:
             answer = self._attempt(started)
         return answer
 
-    def abandon(self) -> None:
-        """Abort the visit from another thread."""
+    def abandon(self) -> Answer | None:
+        """Abort the visit from another thread; returns the answer if it was AWS that took too long."""
         self._is_over = True
         if self._running:
             _kill(self._running)
+        return Answer(unreached=Unreached.THROTTLED, detail=NOT_OPENED) if self._is_opening else None
 
     def _attempt(self, started: float) -> Answer:
         address, command = self.target.address, self.program.command

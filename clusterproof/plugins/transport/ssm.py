@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -30,10 +30,10 @@ _UNREACHED = {
     "DeliveryTimedOut": (Unreached.NOT_CONNECTED, "the command was not taken in time"),
     "ExecutionTimedOut": (Unreached.TIMED_OUT, "the probe did not end in its time"),
     "TimedOut": (Unreached.TIMED_OUT, "the probe did not end in its time"),
-    "Terminated": (Unreached.LOST, "SSM ended the command: too many others had failed"),
+    "Terminated": (Unreached.API, "SSM ended the command, as too many others had failed: run again"),
     "InvalidPlatform": (Unreached.NO_PYTHON, "the instance does not run Linux"),
     "AccessDenied": (Unreached.AUTH, "the instance refused the command"),
-    "Cancelled": (Unreached.TIMED_OUT, "cancelled: its time was over"),
+    "Cancelled": (Unreached.API, "somebody cancelled the command: run again"),
 }
 
 
@@ -60,13 +60,15 @@ class Ssm(Connection):
         """Run `program` once on each target. Raises Unusable without an account."""
         try:
             account = Account(limits.settings.get("region", ""), limits.settings.get("profile", ""))
-            online = _online(account, [target.address for target in targets])
+            agents = _agents(account, [target.address for target in targets])
         except AwsError as problem:
             raise Unusable(str(problem)) from None
-        reached = [target for target in targets if target.address in online]
+        reached = [target for target in targets if agents.get(target.address) == ONLINE]
         for target in targets:
-            if target.address not in online:
-                answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=NOT_REGISTERED))
+            state = agents.get(target.address)
+            if state != ONLINE:
+                detail = f"Systems Manager says {state} of its agent; expected {ONLINE}" if state else NOT_REGISTERED
+                answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=detail))
         size = min(MAX_INSTANCES, limits.fanout)  # of a batch: no instance waits for its turn while its time runs
         batches = [reached[first : first + size] for first in range(0, len(reached), size)]
         is_over = threading.Event()
@@ -77,17 +79,18 @@ class Ssm(Connection):
                 is_over.set()  # interrupted: nobody waits for pending commands
 
 
+ONLINE = "Online"
 NOT_REGISTERED = "not registered with Systems Manager; expected its agent online, and an instance profile that lets it"
 
 
-def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
-    """The instances whose agent is online: SendCommand refuses a whole batch because of one that is not."""
-    online: set[str] = set()
+def _agents(account: Account, ids: Sequence[str]) -> Mapping[str, str]:
+    """The state of the agents that are registered: SendCommand refuses a whole batch because of one not online."""
+    states: dict[str, str] = {}
     for first in range(0, len(ids), MAX_INSTANCES):
         filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + MAX_INSTANCES])}]
         listed = account.listed("ssm", "describe_instance_information", "InstanceInformationList", Filters=filters)
-        online.update(str(row["InstanceId"]) for row in listed if row.get("PingStatus") == "Online")
-    return frozenset(online)
+        states.update({str(row["InstanceId"]): str(row.get("PingStatus") or "nothing") for row in listed})
+    return states
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +123,45 @@ def _run_batch(
         for target in batch:
             answered(target, Answer(unreached=unreached_of(problem), detail=str(problem)))
         return
-    waiting = dict(sent.targets)
     deadline = started + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
-    while waiting and time.monotonic() < deadline:
-        for instance, status in _ended(account, sent):
-            if instance in waiting:
-                answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
+    waiting = dict(sent.targets)
+    unlisted: AwsError | None = None  # why the last request did not show which have answered
+    while waiting and not _is_denied(unlisted) and time.monotonic() < deadline:
+        unlisted = _note_ended(account, sent, waiting, started, answered)
         if waiting and is_over.wait(POLL_S):
             return
     for target in waiting.values():
-        detail = f"no end after {time.monotonic() - started:.0f} s"
-        answered(target, Answer(unreached=Unreached.TIMED_OUT, detail=detail))
+        answered(target, _unended(unlisted, time.monotonic() - started))
+
+
+def _note_ended(
+    account: Account,
+    sent: _Sent,
+    waiting: dict[str, Target],
+    started: float,
+    answered: Callable[[Target, Answer], None],
+) -> AwsError | None:
+    """Answer for the instances that are done, which then wait no more; returns why AWS did not list them, if so."""
+    try:
+        for row in account.listed("ssm", "list_command_invocations", "CommandInvocations", CommandId=sent.command_id):
+            instance, status = str(row["InstanceId"]), str(row.get("StatusDetails") or row["Status"]).replace(" ", "")
+            if status not in WAITS and instance in waiting:
+                answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
+    except AwsError as problem:
+        return problem
+    return None
+
+
+def _is_denied(problem: AwsError | None) -> bool:
+    """Whether it makes no sense to repeat a request."""
+    return problem is not None and unreached_of(problem) is Unreached.AUTH
+
+
+def _unended(unlisted: AwsError | None, seconds: float) -> Answer:
+    """The answer for an instance that has not answered in time, as far as AWS said which have."""
+    if unlisted:
+        return Answer(unreached=unreached_of(unlisted), detail=str(unlisted), seconds=seconds)
+    return Answer(unreached=Unreached.TIMED_OUT, detail=f"no end after {seconds:.0f} s")
 
 
 def _send(account: Account, batch: Sequence[Target], program: Program, limits: Limits) -> _Sent:
@@ -150,17 +181,6 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
     )
     command_id = str(sent["Command"]["CommandId"])
     return _Sent(command_id, {target.address: target for target in batch}, bucket, prefix or "clusterproof")
-
-
-def _ended(account: Account, sent: _Sent) -> Iterator[tuple[str, str]]:
-    """The instances that are done, with their status. A failed request is repeated."""
-    try:
-        for row in account.listed("ssm", "list_command_invocations", "CommandInvocations", CommandId=sent.command_id):
-            status = str(row.get("StatusDetails") or row["Status"]).replace(" ", "")
-            if status not in WAITS:
-                yield str(row["InstanceId"]), status
-    except AwsError:
-        return
 
 
 def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: float) -> Answer:

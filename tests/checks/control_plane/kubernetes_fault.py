@@ -64,14 +64,20 @@ def one_gpu_lost(reports: Words) -> None:
     nvml.update(count=7, gpus=nvml["gpus"][:7])
 
 
-def process(reports: Words, holder: Json, node: str = NAMES[1]) -> None:
-    reports.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [holder]
+def process(reports: Words, *holders: Json, node: str = NAMES[1]) -> None:
+    reports.of_nodes[node]["nvml"]["gpus"][3]["processes"] = list(holders)
 
 
 def others_gpus(reports: Words) -> None:
     reports.of_nodes[NAMES[1]]["nvml"]["gpus"] = [
         gpu(index, name="NVIDIA A100-SXM4-80GB", processes=[]) for index in range(8)
     ]
+
+
+def gpu_of(reports: Words, index: int) -> Json:
+    """A GPU as the second node's NVML reports it."""
+    reported: Json = reports.of_nodes[NAMES[1]]["nvml"]["gpus"][index]
+    return reported
 
 
 def ill(reports: Words, daemon_set: str, container: Json, **changed: object) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, LONG_AGO, POLICIES, STATES, condition
+from tests.checks.control_plane.kubernetes_cluster import (
+    HALF_AN_HOUR_AGO,
+    LONG_AGO,
+    POLICIES,
+    STATES,
+    condition,
+    waiting,
+)
 from tests.checks.control_plane.kubernetes_fault import (
     CONCERN,
     FAIL,
     INCOMPLETE,
     KubernetesFault,
     give,
+    gpu_of,
+    ill,
     kubelet,
     label,
     one_gpu_lost,
@@ -25,6 +34,26 @@ NODE_FAULTS = (
         ),
         {"k8s_node_ready": FAIL, "k8s_system_pods": INCOMPLETE},
         "gpu003: Ready is False for 30 min (KubeletNotReady: no network); expected a node that is Ready",
+    ),
+    KubernetesFault(
+        "a kubelet that is not ready because its network agent crashes",
+        lambda reports: (
+            set_condition(reports, condition("Ready", "False", "KubeletNotReady", "cni plugin not initialized"), 1),
+            ill(reports, "aws-node", waiting("CrashLoopBackOff", "back-off 5m0s", "aws-node", 12)),
+            ill(reports, "kube-proxy", waiting("", container="kube-proxy")),  # as of every pod there
+        ),
+        {"k8s_system_pods": FAIL, "k8s_node_ready": FAIL},
+        "gpu002: kube-system/aws-node-2, which connects pods: aws-node: CrashLoopBackOff (back-off 5m0s), 12 restarts; "
+        "expected the system pods of a node ready",
+    ),
+    KubernetesFault(
+        "a kubelet that no longer reports, whose network agent crashed before",
+        lambda reports: (
+            set_condition(reports, condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting"), 1),
+            ill(reports, "aws-node", waiting("CrashLoopBackOff")),
+        ),
+        {"k8s_system_pods": INCOMPLETE, "k8s_node_ready": FAIL},
+        "gpu002: it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
     ),
     KubernetesFault(
         "a kubelet that no longer reports",
@@ -141,6 +170,12 @@ NODE_FAULTS = (
         "labels of another GPU",
         others_gpus,
         {"k8s_gpu_labels": FAIL},
+        "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML reports NVIDIA A100-SXM4-80GB; expected the same",
+    ),
+    KubernetesFault(
+        "labels of another GPU, beside a GPU that is lost",
+        lambda reports: (others_gpus(reports), gpu_of(reports, 5).update(name={"error": "GPU_IS_LOST"})),
+        {"k8s_gpu_labels": FAIL, "k8s_gpu_pods": INCOMPLETE},
         "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML reports NVIDIA A100-SXM4-80GB; expected the same",
     ),
     KubernetesFault(

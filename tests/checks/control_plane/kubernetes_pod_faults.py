@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, JUST_NOW, held, of_pod, pod, waiting
+from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, JUST_NOW, NAMES, held, of_pod, pod, waiting
 from tests.checks.control_plane.kubernetes_fault import (
     CONCERN,
     FAIL,
@@ -41,6 +41,15 @@ POD_FAULTS = (
         "gpu003: no pod of kube-proxy, which leads to services, as on 3 of 3 others of its group; expected",
     ),
     KubernetesFault(
+        "a node without kube-proxy, with a user's daemon set of that name",
+        lambda reports: [
+            missing(reports, "kube-proxy"),
+            reports.pods.append(pod("kube-proxy-3", NAMES[2], owner="DaemonSet/kube-proxy")),
+        ],
+        {"k8s_system_pods": FAIL},
+        "gpu003: no pod of kube-proxy, which leads to services, as on 3 of 3 others of its group; expected",
+    ),
+    KubernetesFault(
         "a pod that waits for GPUs",
         lambda reports: reports.pods.append(
             pod(
@@ -63,6 +72,20 @@ POD_FAULTS = (
     KubernetesFault(
         "a process outside of any pod",
         lambda reports: process(reports, held("/user.slice/user-1000.slice/session-4.scope")),
+        {"k8s_gpu_pods": FAIL},
+        "gpu002: GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs",
+    ),
+    KubernetesFault(
+        "a process that ended while it was read, which is accused of nothing",
+        lambda reports: process(reports, held("", pid=4710, name="")),
+        {"k8s_gpu_pods": INCOMPLETE},
+        "gpu002: the control group of process 4710 was not reported; expected one while it runs",
+    ),
+    KubernetesFault(
+        "a process outside of any pod, beside one that ended while it was read",
+        lambda reports: process(
+            reports, held("", pid=4710, name=""), held("/user.slice/user-1000.slice/session-4.scope")
+        ),
         {"k8s_gpu_pods": FAIL},
         "gpu002: GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs",
     ),

@@ -21,6 +21,7 @@ from tests.checks.control_plane.kubernetes_cluster import (
     NAMES,
     Words,
     claim,
+    condition,
     healthy,
     held,
     of_pod,
@@ -33,6 +34,7 @@ from tests.checks.control_plane.kubernetes_fault import (
     kubelet,
     label,
     process,
+    set_condition,
     taint,
     unbound,
     without_driver,
@@ -100,10 +102,29 @@ def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lo
         assert 'User "x" cannot list resource' in results[name].message
 
 
+def test_a_process_outside_of_any_pod_is_a_fault_where_pods_may_not_be_listed() -> None:
+    reports = healthy()
+    process(reports, held("/user.slice/user-1000.slice/session-4.scope"))
+    reports.refused["k8s_pods"] = Collected(Status.DENIED, detail='User "x" cannot list resource "pods"')
+    result = of_each(OF_KUBERNETES["k8s_gpu_pods"], reports.facts())[NAMES[1]]
+    assert [shown.verdict for shown in result.by_verdict] == [Verdict.FAIL, Verdict.INCOMPLETE]
+    assert result.message.startswith("GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs")
+
+
+def test_a_driver_that_only_one_node_lacks_is_a_concern_where_pods_may_not_be_listed() -> None:
+    reports = healthy()
+    without_driver(reports, 2, FSX)
+    reports.refused["k8s_pods"] = Collected(Status.DENIED, detail='User "x" cannot list resource "pods"')
+    result = of_each(OF_KUBERNETES["k8s_storage"], reports.facts())[NAMES[2]]
+    assert [shown.verdict for shown in result.by_verdict] == [Verdict.INCOMPLETE, Verdict.CONCERN]
+    assert "no CSI driver fsx.csi.aws.com, as 3 of 3 others of its group have; expected" in result.message
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda reports: [taint(reports, number, "dedicated") for number in range(4)],
+        lambda reports: set_condition(reports, condition("EtcdIsVoter", "True", "MemberNotLearner")),
         lambda reports: taint(reports, 1, "soft", "PreferNoSchedule"),
         lambda reports: taint(reports, 1, "aws.amazon.com/neuron"),
         lambda reports: reports.pods.append(pod("young", accelerators=8, created=JUST_NOW)),
@@ -117,7 +138,7 @@ def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lo
             give(reports, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}),
             label(reports, 1, mig_strategy="mixed", gpu_product="NVIDIA H100 80GB HBM3 MIG 1g.10gb", gpu_count="56"),
         ),
-        lambda reports: process(reports, held(of_pod(10)), NAMES[0]),  # a daemon set's
+        lambda reports: process(reports, held(of_pod(10)), node=NAMES[0]),  # a daemon set's
         lambda reports: unbound(reports, claim("late", "Pending", **{"class": "gp3"}), accelerators=0),
         lambda reports: unbound(reports, claim("late", "Pending"), created=JUST_NOW),
         lambda reports: unbound(reports, claim("late", "Pending", created=JUST_NOW), accelerators=0),

@@ -13,8 +13,8 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.members import of_each, worst
-from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, condition, healthy
-from tests.checks.control_plane.kubernetes_fault import give, label, set_condition, taint
+from tests.checks.control_plane.kubernetes_cluster import FSX, NAMES, Words, condition, healthy
+from tests.checks.control_plane.kubernetes_fault import give, label, set_condition, taint, without_driver
 
 FAIL, CONCERN, INCOMPLETE, NOT_APPLICABLE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 OTHER = 1  # the number of the node that is changed
@@ -156,6 +156,31 @@ def test_a_condition_without_a_time_is_not_called_old() -> None:
     result = result_of("k8s_node_ready", lambda reports: set_condition(reports, missing, OTHER))
     assert result.verdict is CONCERN
     assert "last confirmed" not in result.message
+
+
+@pytest.mark.parametrize("check", ["k8s_system_pods", "k8s_storage", "k8s_topology_labels"])
+@pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", FAIL), ("g6.12xlarge", Verdict.PASS)])
+def test_a_pool_of_several_instance_types_expects_of_a_node_what_those_of_its_type_have(
+    check: str, instance_type: str, verdict: Verdict
+) -> None:
+    """As in a NodePool of Karpenter: the EFA plugin's daemon set, and EC2's topology, cover some types only."""
+
+    def change(reports: Words) -> None:
+        reports.pods.remove(reports.pod_of("aws-efa-k8s-device-plugin", NAMES[OTHER]))
+        without_driver(reports, OTHER, FSX)
+        reports.nodes[OTHER]["layers"] = []
+
+    result = result_of(check, change, instance_type)
+    assert result.verdict is (CONCERN if check == "k8s_topology_labels" and verdict is FAIL else verdict)
+
+
+def test_a_node_is_compared_with_those_of_its_type_in_words_too() -> None:
+    def change(reports: Words) -> None:
+        reports.nodes[0]["instance_type"] = "g6.12xlarge"
+        without_driver(reports, OTHER, FSX)
+
+    message = result_of("k8s_storage", change).message
+    assert "no CSI driver fsx.csi.aws.com, as 2 of 2 others of its instance type in its group have; exp" in message
 
 
 def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:

@@ -122,6 +122,11 @@ class KubernetesNode(Reported):
         return "" if value is None else read(value, text, f"label {name}")
 
     @property
+    def group_and_type(self) -> tuple[str, str]:
+        """What it has in common with the nodes that are like it: a node pool may have several instance types."""
+        return self.group, self.instance_type
+
+    @property
     def has_divided_gpus(self) -> bool:
         """Whether its GPUs are offered as MIG devices: then `gpu` does not count GPUs. Raises Incomplete."""
         is_single = self.label("mig_strategy") == "single" and "MIG" in self.label("gpu_product")
