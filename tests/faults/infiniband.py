@@ -25,6 +25,7 @@ def connectx(number: int, bus: int) -> Tree:
         f"class/infiniband/{name}": Link(f"../../{here}"),
         f"{here}/device": Link(f"../../../{address}"),
         f"{here}/fw_ver": "28.39.1002\n",
+        f"{here}/board_id": "MT_0000000838\n",
         f"{here}/ports/1/state": "4: ACTIVE\n",
         f"{here}/ports/1/phys_state": "5: LinkUp\n",
         f"{here}/ports/1/rate": RATE,
@@ -256,6 +257,13 @@ FAULTS = (
         lambda image: with_file(image, "/sys/class/infiniband/mlx5_0/fw_ver", "28.37.1014\n"),
         {"network.nic_uniform": CONCERN},
         "RDMA firmware is 1021 28.37.1014, 1021 28.39.1002; expected 1021 28.39.1002 as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "a network card of another board than its group's",
+        lambda image: with_file(image, "/sys/class/infiniband/mlx5_0/board_id", "DEL0000000031\n"),
+        {"network.nic_uniform": CONCERN},
+        "RDMA boards (PSID) are 1021 DEL0000000031, 1021 MT_0000000838; expected 1021 MT_0000000838 as on 3 of 4 nodes",
         base=infiniband,
     ),
     Fault(

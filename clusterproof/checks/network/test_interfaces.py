@@ -74,11 +74,11 @@ def test_mtu(node: Node) -> None:
 
 
 @mark.hyperpod_node_debugger("E")
-@evidence("grep . /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
+@evidence("grep . /sys/class/infiniband/*/{fw_ver,board_id}; lspci -n -d 1d0f:; lspci -n -d 15b3:")
 def test_nic_uniform(node: Node) -> None:
     """Network devices compared with the group.
 
-    Compares the models and firmware of RDMA devices, and the drivers of interfaces. The number of interfaces is
+    Compares the models, boards and firmware of RDMA devices, and the drivers of interfaces. The number of interfaces is
     compared too, except on EC2, where they come and go with pods.
 
     Remedy (investigate): Install the other nodes' firmware version; replace the node if its devices differ.
@@ -153,11 +153,16 @@ def _firmware(device: RdmaDevice) -> str:
     return f"{device.device} {device.firmware}" if device.firmware else ""
 
 
+def _board(device: RdmaDevice) -> str:
+    return f"{device.device} {device.board}" if device.board else ""
+
+
 HARDWARE_OF_GROUP = "network hardware"
 HARDWARE: Mapping[str, Callable[[Node], list[Callable[[], str]]]] = {  # by device, as one may be unread
     "EFA devices are": lambda node: [partial(getattr, device, "model") for device in node.efa_devices],
     "RDMA devices are": lambda node: [partial(getattr, device, "model") for device in node.ib_devices],
     "RDMA firmware is": lambda node: [partial(_firmware, device) for device in node.rdma_devices],
+    "RDMA boards (PSID) are": lambda node: [partial(_board, device) for device in node.rdma_devices],
     "interfaces are of": _drivers,
 }
 

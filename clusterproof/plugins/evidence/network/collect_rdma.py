@@ -55,6 +55,7 @@ def _device(node: Node, name: str) -> dict[str, object]:
         "device": _hex(node, f"{FOLDER}/{name}/device/device"),
         "driver": node.linked(f"{FOLDER}/{name}/device/driver"),
         "firmware": node.text(f"{FOLDER}/{name}/fw_ver", absent=""),
+        "board": node.text(f"{FOLDER}/{name}/board_id", absent=""),
         "p2p": _if_there(node, f"{FOLDER}/{name}/device/p2p"),
         "gdr": _if_there(node, f"{FOLDER}/{name}/device/gdr"),
         "ports": [_port(node, name, int(port)) for port in ports],

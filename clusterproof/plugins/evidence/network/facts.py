@@ -100,6 +100,7 @@ class RdmaDevice(Reported):
     vendor = Field(text)  # empty for software devices, such as soft RoCE and soft iWARP
     device = Field(text)
     firmware = Field(text)  # empty where its driver does not report it, as EFA's
+    board = Field(optional(text))  # PSID: MT_0000000838; each has firmware of its own
     p2p = Field(optional(text))  # EFA: the provider of GPU memory; None where its driver has no such file
     gdr = Field(optional(text))  # EFA's older drivers: `1` where there is one
     ports = Field(objects_as(Port))

@@ -143,8 +143,8 @@ def _add_hca_row(device: dict[str, Any], key: str, value: str) -> None:
         device["vendor"] = MELLANOX if vendor == MELLANOX_OUI else vendor
     elif key == "vendor_part_id" and integer(value) is not None:
         device["device"] = f"{int(value):x}"
-    elif key == "fw_ver":
-        device["firmware"] = short(value)
+    elif key in ("fw_ver", "board_id"):
+        device[_KEYS[key]] = short(value)
     elif key == "state" and number:
         port["state"] = f"{number[2]}: {number[1]}"
     elif key == "phys_state" and number:
@@ -204,7 +204,7 @@ _COUNTERS = "|".join(COUNTERS)
 _SYSFS = re.compile(
     rf"^/sys/class/infiniband/{_NAME}/"
     rf"(?:ports/(\d{{1,3}})/(state|phys_state|rate|link_layer|(?:hw_)?counters/(?:link_downed|symbol_error|{_COUNTERS}))"
-    r"|(fw_ver|device/vendor|device/device)):(.{0,120})$",
+    r"|(fw_ver|board_id|device/vendor|device/device)):(.{0,120})$",
     re.MULTILINE,
 )
 _PORT_KEYS = {
@@ -212,7 +212,7 @@ _PORT_KEYS = {
     "counters/link_downed": "link_downed",
     "counters/symbol_error": "symbol_errors",
 }
-_KEYS = {"fw_ver": "firmware", "device/vendor": "vendor", "device/device": "device"}
+_KEYS = {"fw_ver": "firmware", "board_id": "board", "device/vendor": "vendor", "device/device": "device"}
 
 
 def is_sysfs(text: str) -> bool:
