@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import collected_by
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import NEVER_READ, known, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import gpu_at, of_each, same_model_values
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
@@ -147,6 +147,8 @@ def replays_of(pci_device: PciDevice, node: Node) -> int | None:
     lost = [
         gpu.label for gpu in node.gpus if readings(gpu, "lost")[0].get("lost")
     ]  # one that does not answer reports no address either
+    if not lost:
+        require(why for gpu in node.gpus for why in readings(gpu, "pci")[1] if NEVER_READ in gpu.record)
     cause = f"{lost[0] if len(lost) == 1 else 'a GPU'} does not answer"
     raise Incomplete("no GPU answers at this address", cause)
 

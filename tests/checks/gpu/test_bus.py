@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import result_of
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
 from tests.checks.gpu.given import GPU, NO_AER, ON_BUS, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
@@ -90,6 +90,13 @@ def test_lanes_on_the_bus_of_gpus_whose_driver_says_nothing_of_them(
     ]
     result = evaluated("gpu.pcie_lanes", "", gpus=[], pci={"devices": devices})
     assert (result.verdict, message in result.message) == (verdict, True), result.message
+
+
+def test_a_gpu_on_the_bus_that_nobody_asked_is_not_said_to_be_silent() -> None:
+    unread = {"index": 1, "never_read": "GPU 0: name: no answer within 15 s"}
+    result = evaluated("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}, unread])
+    expect(result, Verdict.INCOMPLETE, "pci was not read (GPU 0: name: no answer within 15 s)")
+    assert "answers at this" not in result.message
 
 
 def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
