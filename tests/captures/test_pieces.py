@@ -86,6 +86,26 @@ def test_an_object_of_json_behind_another_is_another_output() -> None:
     }
 
 
+@pytest.mark.parametrize("document", ['{"a": 1}', '{\n  "a": [\n    {"b": 1}\n  ]\n}', '[{"a": 1}]', "[\n {\n}\n]"])
+def test_a_document_of_json_below_another_output_is_another(document: str) -> None:
+    assert cut(f"before\n{document}") == [("", "before"), ("", document)]
+    assert cut(f"$ free\nwarning\n{document}")[1][0] == "free"  # one command prints both
+
+
+def test_a_root_that_lsblk_shows_in_json_below_uptime_is_read() -> None:
+    root = {"name": "nvme0n1", "size": "100G", "type": "disk", "ro": True, "mountpoints": ["/"]}
+    text = (
+        f" 05:38:27 up 12 days,  3:12,  1 user,  load average: 0.10, 0.12, 0.09\n{json.dumps({'blockdevices': [root]})}"
+    )
+    values, problems = read_text(text)
+    assert not problems
+    assert {"boot", "nvme"} <= values.keys()
+
+
+def test_lines_of_json_one_behind_another_are_one_output() -> None:
+    assert len(cut('before\n{"a": 1}\n{"a": 2}\n{"a": 3}')) == 2
+
+
 def test_an_entry_of_a_journal_behind_another_is_not() -> None:
     entry = '{\n        "_TRANSPORT" : "kernel",\n        "MESSAGE" : "a"\n}\n'
     assert len(cut(entry * 3)) == 1

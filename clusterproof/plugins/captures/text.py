@@ -208,21 +208,29 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     head = ""  # the last line that was not a continuation
     every = _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n")
     for line, below in zip(every, [*every[1:], ""], strict=True):
-        is_object = line == "{" and head == "}" and not _OF_JOURNAL.match(below)
+        is_document = begins_document(line, head) and not _OF_JOURNAL.match(below)
         is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
         is_further = line.startswith(FURTHER) and is_logged(head)
-        head = head if not line or is_further else line
+        head_before, head = head, head if not line or is_further else line
         is_users = is_of_users or is_further
         command = command_in(line) if line and not is_users else None
         is_another = lines and not is_users
         if command is not None or (
-            is_another and (is_object or (len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)))
+            is_another and (is_document or (len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)))
         ):
             yield from _piece(lines, typed, goes_on)
-            lines, typed, goes_on = [], command or "", command is None
+            lines, goes_on = [], command is None
+            typed = command or (typed if is_document and not head_before.endswith("}") else "")
         if command is None:
             lines.append(line)
     yield from _piece(lines, typed, goes_on)
+
+
+def begins_document(line: str, before: str) -> bool:
+    """Whether a document of JSON begins with this line, below such a line of another output."""
+    if before.startswith(("{", "[")):
+        return False
+    return line == "{" if before == "}" else line in ("{", "[") or line.startswith(('{"', "[{"))
 
 
 def is_raw(line: str) -> bool:
