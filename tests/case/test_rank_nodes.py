@@ -90,7 +90,7 @@ def test_a_task_that_is_a_rank_has_its_node(before: str) -> None:
 def test_a_task_that_is_a_torchrun_is_no_rank(order: int) -> None:
     job_output = read("\n".join([f"3: {ECC}", "0: [rank3]: a", *TASKS][::order]))
     assert [(event.rank, event.node) for event in job_output.events if event.sign == "ecc"] == [(None, "")]
-    assert (job_output.ended, job_output.labelled, job_output.nodes_of_ranks) == ({}, set(), {})
+    assert (job_output.ended, job_output.labelled, job_output.nodes_of_ranks) == ({}, frozenset(), {})
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,15 @@ def test_a_task_that_is_a_torchrun_is_no_rank(order: int) -> None:
             ("gpu001",),
         ),
         ({"4.out": [joined("gpu004", 3, 8)], "a.out": [f"[rank3]: {ECC}"], "b.out": [joined("gpu001", 3, 8)]}, ()),
+        ({"task-3.out": [ECC, "[rank27]: a"], "task-0.out": [BLOCK.format(node="gpu001", rank=3, local_rank=3)]}, ()),
     ],
-    ids=["a torchrun on each node", "two communicators", "in two files, one larger", "in two files"],
+    ids=["a torchrun on each node", "two communicators", "in two files, one larger", "in two files", "files of tasks"],
 )
 def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
     files: dict[str, list[str]], suspects: tuple[str, ...], tmp_path: Path
 ) -> None:
-    outputs = {f"node-{name}": "\n".join(lines) + "\n" for name, lines in files.items()}
+    outputs = {
+        (name if name.startswith("task") else f"node-{name}"): "\n".join(lines) + "\n" for name, lines in files.items()
+    }
     case = case_of(tmp_path, {**outputs, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)

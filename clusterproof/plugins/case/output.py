@@ -21,7 +21,7 @@ LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long f
 
 _RANK = re.compile(r"\[rank=?(\d{1,7})\]")
 _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own rank
-    r"\s{0,7}(?:\[1,(\d{1,7})\]<std(?:\w{3}>:)?|(\d{1,7}): ) {0,4}(?:\[rank(\d{1,7})\])?"
+    r"\s{0,7}(?:(?:\[1,(\d{1,7})\]<std(?:\w{3}>:)?|(\d{1,7}): ) {0,4})?(?:\[rank(\d{1,7})\]:)?"
 )
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
@@ -38,6 +38,7 @@ class OutputSource:
     file: str
     rank: int | None = None
     node: str = ""
+    is_of_task: bool = False  # whether the rank is the number of a launcher's task
 
 
 @record
@@ -227,14 +228,16 @@ class _Reader:
         """The same, from the line and the name of its file."""
         if (from_launcher := self._rank_from_launcher(line)) is not None:
             return from_launcher
-        named, labelled = _RANK.search(line), None if self.source.rank is not None else _LABEL.match(line)
-        rank = int(named[1]) if named else None
-        task = int(labelled[1] or labelled[2]) if labelled else self.source.rank
-        if labelled and labelled[3] and int(labelled[3]) != task:
+        named, of_file = _RANK.search(line), self.source.rank
+        rank, task = (None, of_file) if self.source.is_of_task else (of_file, None)
+        of_mpirun, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "")
+        if self.source.rank is None and (labelled := of_mpirun or of_srun):
+            task = int(labelled)
+            self.labelled.update(() if named else (task,))
+        if own and task is not None and int(own) != task:
             self.ranks.are_of_torchrun()
-        elif labelled and task is not None and not named:
-            self.labelled.add(task)
-        self.is_of_task = not named and task is not None and not self.ranks.are_torchruns
+        rank = int(named[1]) if named else rank
+        self.is_of_task = rank is None and task is not None and not self.ranks.are_torchruns
         if (of_nccl := self.ranks.of_nccl(line, self.source.node, rank, task)) is not None:
             return of_nccl
         rank = task if self.is_of_task else rank
