@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,40 @@ def test_the_node_of_a_container_is_where_it_ran_and_not_what_it_calls_itself() 
     output = of([nccl, "[rank3]: KeyError: 'image'"], node="gpu003")
     assert output.nodes_of_ranks == {3: "gpu003"}
     assert [event.node for event in output.events] == ["gpu003"]
+
+
+class Log:
+    """The API of a cluster in which each container printed this."""
+
+    def __init__(self, *lines: str) -> None:
+        self.content = "\n".join(lines).encode()
+
+    def text(self, _path: str, _most: int, **_query: str) -> bytes:
+        return self.content
+
+
+@pytest.mark.parametrize("role", ["training.kubeflow.org/job-role", "training.kubeflow.org/replica-type"])
+@pytest.mark.parametrize(
+    ("line", "node"),
+    [
+        ("train-worker-3:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1", "gpu003"),
+        ("process rank 3 with PID 7 on node train-worker-3 exited on signal 9 (Killed).", "gpu003"),
+        ("training begins", ""),
+    ],
+)
+def test_the_ranks_that_an_mpijobs_launcher_prints_are_not_on_its_own_node(role: str, line: str, node: str) -> None:
+    builder = CaseBuilder()
+    log: Any = Log(line, "[1,3]<stderr>:[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered")
+    reader = kubernetes._Reader(log, "default/train", builder, Clock(2026))
+    pod = {
+        "metadata": {"name": "train-launcher-x", "labels": {role: "launcher"}},
+        "spec": {"nodeName": "cpu001.example"},
+        "status": {"containerStatuses": [{"name": "mpi"}]},
+    }
+    reader.take_pod(pod, {"train-launcher-x": "cpu001", "train-worker-3": "gpu003"})
+    (output,) = builder.outputs
+    assert [(event.rank, event.node) for event in output.events if event.sign == "ecc"] == [(3, node)]
+    assert output.nodes_of_ranks == ({3: node} if node else {})
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -106,6 +106,24 @@ def test_all_ranks_of_a_node_are_named_together_where_all_others_wait() -> None:
     assert (result.verdict, "rank 7 is stopped by a signal" in result.message) == (Verdict.CONCERN, True)
 
 
+@pytest.mark.parametrize("size_of_agents", [3, 12], ids=["pods", "ranks"])
+@pytest.mark.parametrize("order", [None, False, True], ids=["at once", "in order", "the last node first"])
+def test_a_torchrun_is_not_the_rank_that_has_the_number_of_its_pod(size_of_agents: int, order: bool | None) -> None:
+    run = seen(
+        hanging(rank6=STOPPED),
+        ranks=12,
+        size=12,
+        nodes=lambda rank: f"gpu00{rank // 4}",
+        size_of_agents=size_of_agents,
+        by_node=order,
+    )
+    result = result_of(CHECK, run)
+    assert (result.verdict, "rank 6 is stopped by a signal" in result.message) == (Verdict.CONCERN, True), (
+        result.message
+    )
+    assert [run.placements[rank].node for rank in range(12)] == [f"gpu00{rank // 4}" for rank in range(12)]
+
+
 @pytest.mark.long
 def test_ranks_of_nccl_which_compute_while_they_wait_need_their_gpus_to_tell() -> None:
     def doing(rank: int, minute: int) -> Doing:

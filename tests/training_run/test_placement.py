@@ -144,6 +144,17 @@ def test_no_gpu_is_numbered_by_rank_order_on_a_node_that_a_rank_left(tmp_path: P
     assert of_slow(run) == "; rank 12 is on gpu002"
 
 
+@pytest.mark.parametrize(
+    "first", [(8,), (8, 9), tuple(range(9))], ids=["its first", "its first two", "the node before"]
+)
+def test_no_gpu_is_numbered_by_rank_order_where_the_first_rank_of_a_node_is_unknown(
+    tmp_path: Path, first: tuple[int, ...]
+) -> None:
+    rows = table(host=True).splitlines(keepends=True)
+    run = read(tmp_path, "".join(row for row in rows if not row.startswith(tuple(f"{rank}," for rank in first))))
+    assert of_slow(run) == "; rank 12 is on gpu002"
+
+
 def test_a_missing_rank_has_its_node_too(tmp_path: Path) -> None:
     run = hanging(tmp_path, {rank: {"0": (50 if rank == 3 else 51, 50)} for rank in range(4)})
     result = result_of("run.first_missing", beside(run, Slots("gpu001", 2), Slots("gpu002", 2)))

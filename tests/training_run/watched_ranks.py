@@ -36,10 +36,22 @@ def seen(
     minutes: int = 20,
     nodes: Callable[[int], str] = lambda _: "gpu001",
     gpus: Change | None = None,
+    size_of_agents: int = 0,
+    by_node: bool | None = None,
 ) -> TrainingRun:
-    """The run with these samples, and on request its GPUs' samples."""
-    data, used, looks = RunData(), dict.fromkeys(range(ranks), 0.0), list[RankSeen]()
+    """The run with these samples, and on request its GPUs' samples.
+
+    With a `size_of_agents` each node has a torchrun, to which Kubeflow gives the number of its pod as RANK.
+    The nodes are read at once, or `by_node`, the last one first if that is true.
+    """
+    data, used, looks = RunData(), dict.fromkeys(range(ranks), 5.0), list[RankSeen]()
+    pods = sorted({nodes(rank) for rank in range(ranks)} if size_of_agents else ())
     for number in range(int(60 / EVERY_S) * minutes):
+        looks += [
+            RankSeen(node, BEGAN_S + number * EVERY_S, RankLook(pod, size_of_agents, JOB, "S", "do_wait", 1.0))
+            for pod, node in enumerate(pods)
+            if (node, size_of_agents) != (nodes(pod), size)  # else the sampler takes that rank's process for both
+        ]
         for rank in range(ranks):
             now = doing(rank, int(number * EVERY_S / 60))
             if now is None:
@@ -48,6 +60,8 @@ def seen(
             used[rank] += share * EVERY_S
             look = RankLook(rank, size, JOB, state, wait, used[rank])
             looks.append(RankSeen(nodes(rank), BEGAN_S + number * EVERY_S, look))
+    if by_node is not None:
+        looks.sort(key=lambda look: look.node, reverse=by_node)
     data.add(looks, "made up")
     if gpus:
         data.add(readings(gpus, minutes), "made up")

@@ -25,6 +25,7 @@ from clusterproof.plugins.case import (
 )
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
+from clusterproof.plugins.case.rank_nodes import of_all
 from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
@@ -121,14 +122,6 @@ class CaseBuilder:
             self.lack(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
-def _nodes_of_ranks(outputs: Sequence[Output]) -> dict[int, str]:
-    """By rank the node that output last names for it."""
-    nodes: dict[int, str] = {}
-    for output in outputs:
-        nodes |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in nodes}
-    return nodes
-
-
 def joined(name: str, builder: CaseBuilder) -> Collected:
     """Everything that was found, combined."""
     if len(builder.objects) > 1:
@@ -138,7 +131,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    of_ranks = _nodes_of_ranks(builder.outputs)
+    of_ranks = of_all((output.nodes_of_ranks, output.reliability) for output in builder.outputs)
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
     events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
@@ -227,7 +220,9 @@ def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> s
 
 def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: waited for according to dumps, named by a desync, or silent where others are not."""
-    was_ended = any(output.ended for output in builder.outputs)  # by a launcher, perhaps before it could write a dump
+    was_ended = any(
+        output.ended or output.are_torchruns for output in builder.outputs
+    )  # by a launcher, perhaps before it could write a dump
     yield from (
         lead
         for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)

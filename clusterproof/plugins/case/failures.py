@@ -103,6 +103,7 @@ def rest_of(line: str) -> str:
 
 
 _FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
+_LOCAL_RANK = re.compile(r" \(local_rank: (\d{1,7})\)")
 NOT_A_NAME = "localhost"  # a machine's name alone
 _BEGINS = "time"
 
@@ -115,6 +116,7 @@ class Failure:
     node: str
     when: Span
     pid: int | None = None
+    local_rank: int = 0
 
 
 class Failures:
@@ -123,6 +125,7 @@ class Failures:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.fields: dict[str, str] = {}
+        self.local_rank = 0
 
     def take(self, line: str) -> Failure | None:
         """The failure that this line, with its code, completes."""
@@ -131,9 +134,12 @@ class Failures:
             return None
         name, value, pid = match.groups()
         self.fields = {name: value} if name == _BEGINS else {**self.fields, name: value}
+        if name == "rank":
+            self.local_rank = int(local[1]) if (local := _LOCAL_RANK.match(line, match.end())) else 0
         rank = self.fields.get("rank", "")
         if name != "exitcode" or not (rank.isdecimal() and rank.isascii() and len(rank) <= 7):
             return None
         node = label(self.fields.get("host", ""))
         when = self.clock.of(self.fields.get("time", ""))
-        return Failure(int(rank), "" if node == NOT_A_NAME else node, when, int(pid) if pid else None)
+        pid_or_none = int(pid) if pid else None
+        return Failure(int(rank), "" if node == NOT_A_NAME else node, when, pid_or_none, self.local_rank)

@@ -244,9 +244,11 @@ class Reader:
         """Read an output file."""
         name = one_line(str(path.relative_to(self.folder)))
         rank = _rank(path.name)
-        read = output.read(text.splitlines(), OutputSource(name, rank), self.clock)
+        read = output.read(
+            text.splitlines(), OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock
+        )
         self.builder.outputs.append(read)
-        if rank is not None:
+        if rank is not None and not read.are_torchruns:
             self.builder.ranks.add(rank)
         self.builder.count("file of output")
 

@@ -17,6 +17,7 @@ from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_fault
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.opened import Budget
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
 from clusterproof.plugins.kubernetes.access import SETTING
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
@@ -32,6 +33,8 @@ OBJECTS = {  # job kinds: API path, and name; HyperPod's is of its training oper
     "HyperPodPyTorchJob": "sagemaker.amazonaws.com/v1/{}/hyperpodpytorchjobs",
 }
 HYPERPOD_KIND = "HyperPodPyTorchJob"  # its pods have no job label, but names that begin with the job's
+ROLES = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type", "mpi-job-role")  # labels of pods
+LAUNCHER = "launcher"  # of an MPIJob: prints what the ranks of all its pods print
 MARKED = "node_marked"  # a sign
 OF_HYPERPOD = "sagemaker.amazonaws.com/"
 HEALTH_LABEL = f"{OF_HYPERPOD}node-health-status"
@@ -79,14 +82,13 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
     )
     for resource in objects:
         builder.take_object(resource, text(resource.get("kind")), reader.clock)
+    nodes_of_pods = {_name(resource): _node(resource) for resource in pods_of_job}
     for resource in pods_of_job:
-        reader.take_pod(resource)
+        reader.take_pod(resource, nodes_of_pods)
     builder.objects.clear()
     builder.objects[named] = ran
     builder.count("job of Kubernetes")
-    reader.take_events(
-        {reader.name, *(text(parts(resource)[0].get("name")) for resource in pods_of_job)}, [*objects, *pods_of_job]
-    )
+    reader.take_events({reader.name, *nodes_of_pods}, [*objects, *pods_of_job])
     reader.take_nodes(ran.ran)
     lost = max((number(parts(resource)[2].get("failed")) for resource in objects), default=0)
     lost -= sum(parts(resource)[2].get("phase") == "Failed" for resource in pods_of_job)
@@ -94,6 +96,25 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
         builder.lack(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
     if builder.job.nodes and not builder.nodes_with_log:
         builder.lack(one_line(how_to_get_it(builder.job.nodes, ran.ran), 400), MissingKind.COMMAND)
+
+
+def _name(pod: Mapping[str, Any]) -> str:
+    return text(parts(pod)[0].get("name"))
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return label(text(parts(pod)[1].get("nodeName")))
+
+
+def _on_nodes(read: output.Output, nodes_of_pods: Mapping[str, str]) -> output.Output:
+    """The same with nodes in place of pods, as whose hosts NCCL and mpirun name them."""
+    nodes = {label(pod): node for pod, node in nodes_of_pods.items()}
+    events, outlived = (
+        tuple(replace(event, node=nodes.get(event.node, event.node)) for event in some)
+        for some in (read.events, read.outlived)
+    )
+    of_ranks = {rank: nodes.get(node, node) for rank, node in read.nodes_of_ranks.items()}
+    return replace(read, events=events, outlived=outlived, nodes_of_ranks=of_ranks)
 
 
 def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -163,17 +184,22 @@ class _Reader:
             self.builder.lack(f"the {what} of {self.namespace}: {one_line(str(problem))}")
             return []
 
-    def take_pod(self, pod: Mapping[str, Any]) -> None:
+    def take_pod(self, pod: Mapping[str, Any], nodes_of_pods: Mapping[str, str]) -> None:
         """Read a pod and its containers' logs: for a restarted container also the previous log."""
-        metadata, spec, status = parts(pod)
-        name, node = text(metadata.get("name")), label(text(spec.get("nodeName")))
+        metadata, _, status = parts(pod)
+        name, labels = _name(pod), table(metadata.get("labels"))
+        is_launcher = any(text(labels.get(role)).lower() == LAUNCHER for role in ROLES)
+        others = nodes_of_pods if is_launcher else {}
         self.builder.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
         for container in tables(status.get("containerStatuses")):
             for is_earlier in (True, False) if number(container.get("restartCount")) else (False,):
-                self._take_log(name, text(container.get("name")), is_earlier, node)
+                self._take_log(name, text(container.get("name")), is_earlier, "" if is_launcher else _node(pod), others)
 
-    def _take_log(self, pod: str, container: str, is_earlier: bool, node: str) -> None:
-        """The beginning and the end of a container's output; its runtime dates each line."""
+    def _take_log(self, pod: str, container: str, is_earlier: bool, node: str, others: Mapping[str, str]) -> None:
+        """The beginning and the end of a container's output; its runtime dates each line.
+
+        A launcher has no node of its own ranks: `others` has those of the pods whose ranks it prints.
+        """
         source = f"{pod}/{container}{'.previous' if is_earlier else ''}.log"
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         query: dict[str, Any] = {"container": container, "timestamps": "true", "previous": str(is_earlier).lower()}
@@ -189,7 +215,8 @@ class _Reader:
             return
         if content:
             lines = plain(content.decode("utf-8", "replace")).splitlines()
-            self.builder.outputs.append(output.read(lines, OutputSource(source, None, node), self.clock))
+            read = output.read(lines, OutputSource(source, None, node), self.clock)
+            self.builder.outputs.append(_on_nodes(read, others))
             self.builder.count("file of output")
 
     def take_events(self, names: Collection[str], objects: Iterable[Mapping[str, Any]]) -> None:

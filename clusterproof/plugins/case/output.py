@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
+from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
@@ -15,14 +16,13 @@ from clusterproof.plugins.core.record import field, record, replace
 LONGEST_LINE = 2_000  # characters of a line that are read
 LONGEST_WRAPPED = 16_000  # for a line with the prefix of its container runtime
 ROOT_CAUSE = "Root Cause (first observed failure)"
+BY_SRUN = "ended first, as srun tells it"
 LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
 _RANK = re.compile(r"\[rank=?(\d{1,7})\]")
-_LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # from mpirun, from srun -l
-_NCCL = re.compile(
-    r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):(\d{1,10}):\d{1,10} \[\d{1,3}\] (?:[\w./-]{1,100}:\d{1,6} )?NCCL "
+_LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own rank
+    r"\s{0,7}(?:(?:\[1,(\d{1,7})\]<std(?:\w{3}>:)?|(\d{1,7}): ) {0,4})?(?:\[rank(\d{1,7})\]:)?"
 )
-_NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks (\d{1,7}) ")
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
@@ -38,6 +38,7 @@ class OutputSource:
     file: str
     rank: int | None = None
     node: str = ""
+    is_of_task: bool = False  # whether the rank is the number of a launcher's task
 
 
 @record
@@ -57,6 +58,8 @@ class Output:
     pids_of_ranks: Mapping[int, int] = field(default_factory=dict)  # according to NCCL and torchrun
     times_of_steps: Mapping[int | None, Mapping[int, float]] = field(default_factory=dict)  # the last ones of each rank
     node: str = ""  # where all of it ran
+    reliability: Mapping[int, float] = field(default_factory=dict)  # of the ranks' nodes, as in rank_nodes.py
+    are_torchruns: bool = False  # whether the tasks of a launcher are no ranks
 
 
 def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
@@ -85,9 +88,7 @@ class _Reader:
         self.lines: dict[Key, int] = {}  # of each
         self.outlived: dict[Key, Event] = {}
         self.steps = Steps()
-        self.nodes: dict[int, str] = {}
-        self.pids: dict[int, int] = {}
-        self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
+        self.ranks = RankNodes()
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
         self.messages = Messages()
@@ -101,6 +102,8 @@ class _Reader:
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
         self.labelled: set[int] = set()
+        self.is_of_task = False  # whether the current line's rank is a launcher's task
+        self.of_tasks: set[str] = set()  # events of such lines
         self.is_root = False
         self.ended: dict[int, str] = {}
 
@@ -115,10 +118,11 @@ class _Reader:
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
         if failure:
-            rank, node = failure.rank, self.source.node or failure.node or self.nodes.get(failure.rank, "")
-            self.nodes[rank] = node
-            if failure.pid is not None:
-                self.pids[rank] = failure.pid
+            if failure.local_rank:
+                self.ranks.are_of_torchrun()
+            rank, node, self.is_of_task = failure.rank, self.source.node or failure.node, False
+            self.ranks.place(rank, node, pid=failure.pid)
+            node = node or self.ranks.nodes.get(rank, "")
         self._take_end(line, rank if failure else None)
         traceback_line = self.survived.take(number, line, rank)
         if traceback_line.is_left_out or traceback_line.is_end:
@@ -173,7 +177,7 @@ class _Reader:
         self.is_root = self.is_root or ROOT_CAUSE in line
         exited = _SRUN_EXIT.search(line) if not self.ended else None
         if exited:
-            self.ended[int(exited[1])] = f"ended first, as srun tells it, with exit code {exited[2]}"
+            self.ended[int(exited[1])] = f"{BY_SRUN}, with exit code {exited[2]}"
         elif failed is not None and self.is_root:
             self.is_root = False
             self.ended[failed] = "failed first, as its launcher saw it"
@@ -207,85 +211,89 @@ class _Reader:
             waited_s=waited_s,
         )
         self.lines[key] = number
+        if self.is_of_task:
+            self.of_tasks.add(self.found[key].source)
         self.messages.begin(line, key)
         if span.ends is None:
             self.open[key] = None
 
     def _source_of(self, line: str) -> tuple[int | None, str]:
         """The rank and node of a line."""
+        self.is_of_task = False
         rank, node = self._rank_and_node(line)
         node = self.source.node or node  # NCCL and torchrun use a pod's own name
-        if rank is not None and self.source.node:
-            self.nodes[rank] = node
-        return rank, node or self.nodes.get(rank if rank is not None else -1, "")
+        return rank, node or self.ranks.nodes.get(rank if rank is not None else -1, "")
 
     def _rank_and_node(self, line: str) -> tuple[int | None, str]:
         """The same, from the line and the name of its file."""
         if (from_launcher := self._rank_from_launcher(line)) is not None:
             return from_launcher
-        rank, node = self.source.rank, ""
-        if named := _RANK.search(line):
-            rank = int(named[1])
-        elif rank is None and (labelled := _LABEL.match(line)):
-            rank = int(labelled[1] or labelled[2])
-            self.labelled.add(rank)
-        if " NCCL " in line and (nccl := _NCCL.search(line)):
-            node = label(nccl[1])
-            joined = _NCCL_RANK.search(line)
-            if joined:
-                rank = int(joined[1]) if rank is None else rank
-                self._take_communicator(node, nccl[2], rank, int(joined[2]))
-            rank = self.ranks.get((node, nccl[2]), (0, None))[1] if rank is None else rank
-            if rank is not None:
-                self.nodes.setdefault(rank, node)
-        return rank, node
+        named, of_file = _RANK.search(line), self.source.rank
+        rank, task = (None, of_file) if self.source.is_of_task else (of_file, None)
+        of_mpirun, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "")
+        if self.source.rank is None and (labelled := of_mpirun or of_srun):
+            task = int(labelled)
+            self.labelled.update(() if named else (task,))
+        if own and task is not None and int(own) != task:
+            self.ranks.are_of_torchrun()
+        rank = int(named[1]) if named else rank
+        self.is_of_task = rank is None and task is not None and not self.ranks.are_torchruns
+        if (of_nccl := self.ranks.of_nccl(line, self.source.node, rank, task)) is not None:
+            return of_nccl
+        rank = task if self.is_of_task else rank
+        if rank is not None:
+            self.ranks.place(rank, self.source.node, OF_TASK if self.is_of_task else SAID)
+        return rank, ""
 
     def _rank_from_launcher(self, line: str) -> tuple[int | None, str] | None:
         """The same, for a line in which a launcher or Slurm reports whose end it was; else None."""
         if srun := _SRUN.search(line):
             is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
-            if is_one:
-                self.nodes[int(srun[2])] = label(srun[1])
-            return (int(srun[2]), label(srun[1])) if is_one else (None, "")
+            return self._task(int(srun[2]), label(srun[1])) if is_one else (None, "")
         if mpirun := _MPIRUN.search(line):
-            self.nodes[int(mpirun[1])] = label(mpirun[2])
-            return int(mpirun[1]), label(mpirun[2])
+            return self._task(int(mpirun[1]), label(mpirun[2]))
         if failed := _NODE_FAILURE.search(line):
             return None, label(failed[1])
         if "DUE TO NODE FAILURE" in line:  # every node of the step reports this
             return None, ""
         return None
 
-    def _take_communicator(self, node: str, pid: str, rank: int, size: int) -> None:
-        """Learn a process's rank, from its largest communicator, which contains all ranks."""
-        before = self.ranks.get((node, pid), (0, -1))
-        if size > before[0]:
-            self.ranks[node, pid] = size, rank
-            self.pids[rank] = int(pid)
+    def _task(self, task: int, node: str) -> tuple[int | None, str]:
+        """The rank that a launcher's task is, and its node; no rank if each task is a torchrun."""
+        self.ranks.place(task, node, OF_TASK)
+        self.is_of_task = not self.ranks.are_torchruns
+        return task if self.is_of_task else None, node
 
     def output(self) -> Output:
         """The combined result of all lines."""
         for key in list(self.found):
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._set_aside(key, self.outlived)
+        are_torchruns = self.ranks.are_torchruns
+        ended = {rank: how for rank, how in self.ended.items() if not (are_torchruns and how.startswith(BY_SRUN))}
         return Output(
             events=tuple(self._named((*self.earlier.values(), *self.found.values()))),
             outlived=tuple(self._named(self.outlived.values())),
-            nodes_of_ranks=self.nodes,
+            nodes_of_ranks=self.ranks.nodes,
             progress=self.progress,
             last=self.stamp.ends,
             lived=self.last_lines.lived,
             lagging=self.lagging,
-            ended=self.ended,
+            ended=ended,
             timed_out=frozenset(self.timed_out),
-            labelled=frozenset(self.labelled),
-            pids_of_ranks=self.pids,
+            labelled=frozenset(() if are_torchruns else self.labelled),
+            pids_of_ranks=self.ranks.pids,
             times_of_steps=self.steps.times,
             node=self.source.node,
+            reliability=self.ranks.reliability,
+            are_torchruns=are_torchruns,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
-            node = event.node or (self.nodes.get(event.rank, "") if event.rank is not None else "")
+            is_of_task = self.ranks.are_torchruns and event.source in self.of_tasks
+            rank, node = None if is_of_task else event.rank, event.node
+            if rank is not None and (not node or node == self.ranks.forgotten.get(rank)):
+                node = self.ranks.nodes.get(rank, "")
             wrote_s, ran_s = self.last_lines.wrote_s(event), self.last_lines.ran_s(event)
-            yield replace(event, node=node, wrote_s=wrote_s, ran_s=ran_s)
+            yield replace(event, rank=rank, node=node, wrote_s=wrote_s, ran_s=ran_s)

@@ -87,10 +87,14 @@ def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
 
 
 def _numbered(placement: Placement, recorded: Mapping[int, Placement]) -> Placement:
-    """With GPU numbers, if the ranks of a node are consecutive: the first rank has the first GPU."""
+    """With GPU numbers, if the ranks of a node are consecutive: the first rank has the first GPU.
+
+    It is the first if the rank before it, unless it is 0, is on another node: a rank of an unread file is on any.
+    """
     ranks = sorted(other.rank for other in recorded.values() if other.node == placement.node)
     follow = ranks == list(range(ranks[0], ranks[0] + len(ranks)))
-    return Placement(placement.rank, placement.node, placement.rank - ranks[0]) if follow else placement
+    is_first = ranks[0] == 0 or ranks[0] - 1 in recorded
+    return Placement(placement.rank, placement.node, placement.rank - ranks[0]) if follow and is_first else placement
 
 
 def number_of(gpu: object) -> int | None:

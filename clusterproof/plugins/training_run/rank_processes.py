@@ -70,6 +70,7 @@ class Activity:
     began_s: float
     seen_s: float
     cpu_s: float
+    there_s: float  # since when its rank was seen on this node
 
     @property
     def seconds(self) -> float:
@@ -92,20 +93,28 @@ class RankProcesses:
     def add(self, seen: RankSeen) -> None:
         """Add a look at a rank; those of one node must be in order of time.
 
-        A job that began again under its name may have had this rank on another node before.
+        A job that began again under its name may have had this rank on another node before. Kubeflow gives a torchrun
+        the number of its pod as RANK, and its ranks their own: then the larger job, and the busier process, is meant.
         """
         look = seen.look
         if look.job not in self.jobs and len(self.jobs) >= MAX_JOBS:
             oldest = min(self.jobs, key=self.ended_s)
             self.once = {key: activity for key, activity in self.once.items() if key[0] != oldest}
             del self.jobs[oldest], self.sizes[oldest]
-        ranks = self.jobs.setdefault(look.job, {})
-        self.sizes[look.job] = max(self.sizes.get(look.job, (0.0, 0)), (seen.time_s, look.size))
-        before = ranks.get(look.rank)
-        if before and before.node != seen.node and seen.time_s < before.seen_s:
+        last_s, size = self.sizes.get(look.job, (0.0, 0))
+        if look.size < size and seen.time_s - last_s <= LATE_S:
             return
+        ranks = self.jobs.setdefault(look.job, {})
+        self.sizes[look.job] = max((last_s, size), (seen.time_s, look.size))
+        before = ranks.get(look.rank)
+        if before and before.node != seen.node:
+            is_idler = look.cpu_s <= before.cpu_s and before.there_s <= seen.time_s <= before.seen_s + LATE_S
+            if is_idler or seen.time_s < before.there_s:
+                return
+            before = None
         once = self.once.pop((look.job, look.rank), None)
-        last = once or before
+        there_s = before.there_s if before and seen.time_s - before.seen_s <= LATE_S else seen.time_s
+        last = before and (once or before)
         has_computed = last is not None and look.cpu_s - last.cpu_s >= COMPUTING_SHARE * max(
             1.0, seen.time_s - last.seen_s
         )
@@ -113,18 +122,18 @@ class RankProcesses:
         same = next(
             (
                 activity
-                for activity in (before, once)
+                for activity in (before, before and once)
                 if activity and (activity.name, activity.node) == (name, seen.node)
             ),
             None,
         )
         if same:
-            same.seen_s, same.cpu_s = seen.time_s, look.cpu_s
+            same.seen_s, same.cpu_s, same.there_s = seen.time_s, look.cpu_s, there_s
             ranks[look.rank] = same
             return
         began_s = last.seen_s if last and has_computed else seen.time_s
-        new = Activity(seen.node, name, began_s, seen.time_s, look.cpu_s)
-        if before and not has_computed and before.node == seen.node:
+        new = Activity(seen.node, name, began_s, seen.time_s, look.cpu_s, there_s)
+        if before and not has_computed:
             self.once[look.job, look.rank] = new
         else:
             ranks[look.rank] = new
