@@ -56,7 +56,8 @@ def test_nor_in_a_nodes_own_file(refused: str, tmp_path: Path) -> None:
     path = written(tmp_path, **{"gpu002.txt": f"{ILL}$ sinfo\n{WITHOUT_PROMPT}{refused}"}) / "gpu002.txt"
     assert verdicts_of(IN_SLURM, path.read_text(), tmp_path, "gpu002.txt") == {"gpu002": FAIL}
     assert xids(path) == {"gpu002": FAIL}
-    assert messages_about(path) == [f"capture: gpu002.txt: {REFUSED[refused]}"]
+    *_, message = messages_about(path)
+    assert message == f"capture: gpu002.txt: {REFUSED[refused]}"
 
 
 ODD = "gpu[004,006 down*"

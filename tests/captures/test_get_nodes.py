@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.agent.program import collector_names
+from clusterproof.plugins.captures.collection import read_capture, read_text
+from clusterproof.plugins.captures.several import control_plane
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import CaptureError
+from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.parse_get import document
-from tests.captures.captured import written
+from tests.captures.captured import WELL, written
 from tests.captures.in_kubernetes import GPUS, READY, TAKES, results
 
 TABLE = """\
@@ -182,3 +185,28 @@ def test_yaml_that_makes_much_of_little_is_refused() -> None:
 @pytest.mark.any_user
 def test_a_table_further_down_in_an_output_is_nobodys() -> None:
     assert read_text(f"words of a user\n{TABLE}")[0] == {}
+
+
+def test_what_only_the_files_of_another_node_say_of_a_node_is_named_and_no_verdict_on_it(tmp_path: Path) -> None:
+    listing = TABLE.replace("ip-10-0-1-", "gpu")
+    written(tmp_path / "cap", **{"gpu4/nodes": listing, "gpu5/nodes": listing, "gpu6/dmesg": WELL})
+    sinfo = (
+        "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\ndev* up infinite 1 down gpu6\ndev* up infinite 1 idle gpu4\n"
+    )
+    written(tmp_path / "cap", **{"gpu4/sinfo": sinfo})
+    cluster = resolve(f"capture:{tmp_path / 'cap'}")
+    (first, *_) = read_capture(tmp_path / "cap", cluster, collector_names())
+    others = "as only files of other nodes say; expected that list as a capture by itself"
+    assert first.unknown == (
+        f"gpu4: Kubernetes has gpu6 not ready or cordoned, {others}",
+        f"gpu4: Slurm has gpu6 out of use, {others}",
+    )
+
+
+def test_a_listing_of_other_nodes_is_no_list_of_kubernetes_that_was_not_asked_for(tmp_path: Path) -> None:
+    written(tmp_path / "cap", **{"gpu1/nodes": TABLE, "gpu2/dmesg": WELL})
+    cluster = resolve(f"capture:{tmp_path / 'cap'}")
+    captured = read_capture(tmp_path / "cap", cluster, collector_names())
+    assert "Kubernetes has ip-10-0-1-[5-6] not ready or cordoned" in captured[0].unknown[0]
+    evidence = control_plane(cluster.name, {capture.evidence.node: capture.in_kubernetes for capture in captured})
+    assert "kubectl" in evidence.collectors["k8s_nodes"].detail

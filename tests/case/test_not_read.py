@@ -85,6 +85,15 @@ def test_a_node_that_a_check_fails_is_to_be_tested_and_that_is_no_log_of_it(tmp_
     assert NODES not in [row.mark for row in rows(case)]
 
 
+def test_a_failed_check_is_not_called_no_known_sign(tmp_path: Path) -> None:
+    results = [lines({**FAILED, "node": node}) for node in ("gpu002", "gpu001", "gpu002")]
+    case = case_of(tmp_path, {"results.jsonl": "".join(results)})
+    assert (
+        case.verdict.why
+        == "the job says nothing of its end; checks failed on gpu002, gpu001, at a time that is not known"
+    )
+
+
 @pytest.mark.long
 def test_results_are_read_whole_however_long_they_are(tmp_path: Path) -> None:
     filler = lines({**PASSED, "node": "gpu001", "title": "x" * 1000}) * 9000

@@ -173,7 +173,8 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
     ]
     concern_if(mixed, f"{', '.join(mixed)}; expected one version of each in a group")
     if silent:
-        incomplete(f"Kubernetes reports no versions for {fold(silent)}; expected them for each node")
+        every = ", ".join(VERSIONS.values())
+        incomplete(f"Kubernetes does not report all versions of {fold(silent)}; expected those of {every}")
 
 
 @mark.hyperpod_node_debugger("N")

@@ -51,9 +51,10 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     with part:
         if ready is not None and ready.status == "False":  # else its kubelet reports nothing of pods either
             _report([*_ill(pods_on(cluster, listed), inf)])
+    seen = "is not known to be Ready" if ready is None else "is not Ready"
     incomplete(
-        "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
-        cause="the node is not Ready",
+        f"it {seen}, so the state of its pods is unknown; expected a node that is Ready",
+        cause=f"the node {seen}",
     )
 
 

@@ -32,6 +32,7 @@ pytestmark = [
 ]
 
 NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
+NO_LIBRARY = "LIBRARY_NOT_FOUND"  # as captures say it, also of nodes without any GPU
 
 
 @evidence("nvidia-smi -L; lspci -d 10de: -nn")
@@ -68,7 +69,12 @@ def is_without_driver(node: Node) -> bool:
     except Absent:
         return False
     except Incomplete:
-        return bool(node.nvml.error)
+        if node.nvml.error == NO_LIBRARY:
+            with part:
+                incomplete(
+                    "nvidia-smi or its library is missing; expected a list of PCI devices, in which GPUs would be"
+                )
+        return node.nvml.error not in ("", NO_LIBRARY)
 
 
 def evaluate_by_bus(node: Node) -> None:

@@ -155,7 +155,7 @@ def _number(given: Table, key: str, above: float, below: float, default: float) 
     value = given.values.get(key, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value < below:
         raise InventoryError(
-            f"{given.where}: {key} is {value!r:.40}; expected a number between {above:g} and {below:g}"
+            f"{given.where}: {key} is {value!r:.40}; expected a number above {above:g} and below {below:g}"
         )
     return float(value)
 

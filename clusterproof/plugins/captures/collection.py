@@ -11,7 +11,7 @@ from pathlib import Path
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, latest, merged, of_two_machines
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
-from clusterproof.plugins.captures.several import Reader
+from clusterproof.plugins.captures.several import Reader, ill_elsewhere
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
     decoded,
@@ -167,8 +167,13 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
         )
         for target in cluster.targets
     ]
+    slurms = {of.evidence.node: of.evidence.collectors.get(_OF_SLURM) for of in understood_nodes}
+    ill = ill_elsewhere(
+        {of.evidence.node: of.in_kubernetes for of in understood_nodes},
+        {node: collected.value for node, collected in slurms.items() if collected},
+    )
     return (
-        replace(understood_nodes[0], unknown=(*capture.strays, *reader.unclear, *understood_nodes[0].unknown)),
+        replace(understood_nodes[0], unknown=(*capture.strays, *reader.unclear, *ill, *understood_nodes[0].unknown)),
         *understood_nodes[1:],
     )
 

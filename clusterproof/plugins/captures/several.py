@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from clusterproof.plugins.captures import OF_DEVICE, Layout, NoCaptureError, node_name, stem
 from clusterproof.plugins.captures.headings import (
@@ -32,11 +33,14 @@ from clusterproof.plugins.captures.text import (
 )
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
+from clusterproof.plugins.evidence.parsing import objects
 from clusterproof.plugins.evidence.slurm import parse as slurm
-from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_NODES, nodes_in
+from clusterproof.plugins.evidence.slurm.facts import MAX_NAMES, OUT_OF_USE, POWERED_DOWN, states_of
+from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_NODES, is_bad, nodes_in
 from clusterproof.plugins.kubernetes.parse_get import LISTED, listed_in
 
 HEAD_BYTES = 256 * 1024  # the part of a file that shows whether it contains several nodes
@@ -171,11 +175,39 @@ def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
         for entry in value["nodes"]
         if entry["name"] == node or len(value["nodes"]) == 1
     ]
-    if not entries:
-        return NodeEvidence(name)
     rest = {other: Collected(Status.UNCOLLECTED, detail=how_to_collect(other)) for other in COLLECTORS}
+    if not entries:
+        return NodeEvidence(name, rest if any(described.values()) else {})
     nodes = {"asked_at": max(entry["asked_at"] for entry in entries), "nodes": entries}
     return NodeEvidence(name, {**rest, NODES: Collected(Status.READ, nodes)})
+
+
+def ill_elsewhere(in_kubernetes: Mapping[str, object], in_slurm: Mapping[str, object]) -> Iterator[str]:
+    """A line for nodes that are not well as only the files of other nodes say, which are evidence of those alone."""
+    for nodes, ill, words in (
+        (in_kubernetes, _is_ill_in_kubernetes, "Kubernetes has {} not ready or cordoned"),
+        (in_slurm, _is_ill_in_slurm, "Slurm has {} out of use"),
+    ):
+        listed = {node: objects(value["nodes"]) for node, value in nodes.items() if isinstance(value, dict)}
+        known = {
+            node for node, rows in listed.items() if len(rows) == 1 or any(row.get("name") == node for row in rows)
+        }
+        for node, rows in listed.items():
+            names = {str(row.get("name")) for row in rows if len(rows) > 1 and ill(row)} - known
+            known |= names
+            if names:
+                seen = words.format(within(fold(names), MAX_NAMES))
+                yield f"{node}: {seen}, as only files of other nodes say; expected that list as a capture by itself"
+
+
+def _is_ill_in_kubernetes(row: Mapping[str, Any]) -> bool:
+    conditions = objects(row.get("conditions"))
+    is_bad_in_one = any(is_bad({"type": of["kind"], "status": of["status"]}) for of in conditions)
+    return is_bad_in_one or row.get("cordoned") is True
+
+
+def _is_ill_in_slurm(row: Mapping[str, Any]) -> bool:
+    return bool(states_of(str(row.get("state"))) & OUT_OF_USE - POWERED_DOWN)
 
 
 def _described(text: str) -> tuple[dict[str, list[str]], str]:

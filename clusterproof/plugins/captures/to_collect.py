@@ -15,6 +15,7 @@ COMMANDS = {
     "versions": "dpkg -l; cat /proc/driver/nvidia/version; head -1 /opt/amazon/efa_installed_packages",
     "boot": "cat /proc/uptime; uname -a; date",
     "fabric_manager": "nv-fabricmanager --version",
+    "k8s_nodes": "kubectl get nodes -o json",
     "kernel_log": "sudo dmesg",
     "libfabric": "fi_info -p efa -t FI_EP_RDM",
     "limits": "cat /proc/self/limits",

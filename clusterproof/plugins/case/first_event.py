@@ -10,6 +10,7 @@ from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
 
@@ -161,4 +162,7 @@ def why_unknown(case: Collected) -> str:
     if broken:
         when = "at a time that is not known" if broken.when.begins is None else f"at {utc_text(broken.when.begins)}"
         return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"
+    checked = dict.fromkeys(fact.node for fact in case.facts if fact.is_of_run and fact.is_strong)
+    if checked:
+        return f"the job says nothing of its end; checks failed on {listed(checked)}, at a time that is not known"
     return "nothing that was read is a known sign, which does not mean that all was well"

@@ -208,6 +208,13 @@ def test_kubernetes_report_on_an_unreached_node_is_evaluated_and_the_rest_incomp
     assert results["k8s_gpu_allocatable"].verdict is results["k8s_gpu_pods"].verdict is Verdict.FAIL
 
 
+def test_a_node_without_the_condition_ready_is_not_called_not_ready() -> None:
+    reports = healthy()
+    reports.nodes[2].update(conditions=[])  # as in the table of kubectl get nodes, which shows only who is not ready
+    message = verdicts(reports)["k8s_system_pods"].message
+    assert "it is not known to be Ready, so the state of its pods is unknown" in message
+
+
 def test_a_node_that_kubernetes_does_not_list_any_more_is_incomplete() -> None:
     reports = healthy()
     reports.kubernetes["k8s_nodes"]["nodes"].pop()

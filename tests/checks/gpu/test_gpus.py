@@ -193,6 +193,15 @@ def test_a_driver_that_does_not_start_is_a_fault_whatever_the_type(word: str) ->
 NOT_READ = Collected(Status.UNCOLLECTED)
 
 
+def test_a_node_without_nvidia_smi_is_not_accused_where_nothing_shows_a_gpu() -> None:
+    nvml = {"init": {"error": "LIBRARY_NOT_FOUND", "text": "bash: nvidia-smi: command not found"}}
+    unread = evaluated("gpu.gpu_count", "", gpus=[], nvml=nvml, pci=NOT_READ)
+    assert (unread.verdict, "nvidia-smi or its library is missing" in unread.message) == (Verdict.INCOMPLETE, True)
+    without = evaluated("gpu.gpu_count", "", gpus=[], nvml=nvml, pci=bus())
+    assert (without.verdict, "nvidia-smi" in without.message) == (Verdict.INCOMPLETE, False)
+    assert evaluated("gpu.gpu_count", "", gpus=[], nvml=nvml, pci=bus(0)).verdict is Verdict.FAIL
+
+
 @pytest.mark.parametrize(
     ("count", "pci", "verdict", "message"),
     [

@@ -74,6 +74,19 @@ def test_a_clock_that_is_wrong_or_jumps_moves_no_window_of_a_length(now: float) 
     assert verdict("host.no_oom_kill", node(old, young, since="24h", now=now)) is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("now", "since"),
+    [
+        (NOW, "2025-11-20T20:20:01Z"),  # the year is wrong, or the time is meant in another zone
+        (1_000_000_000.0, "2025-11-20T10:20:00Z"),  # the node's clock is wrong
+    ],
+)
+def test_a_window_that_begins_after_the_nodes_clock_proves_nothing(now: float, since: str) -> None:
+    logged = result("host.no_oom_kill", node((UPTIME_S - 10, OOM), since=since, now=now))
+    assert (logged.verdict, f"since {since}: the node's clock is at" in logged.message) == (Verdict.INCOMPLETE, True)
+    assert verdict("host.no_oom_kill", node((None, OOM), since=since, now=now)) is Verdict.FAIL
+
+
 def test_hardware_errors_of_neuron_devices_before_the_window_do_not_count() -> None:
     error = "NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR nd-id=3 action=TERMINATE_INSTANCE"
     assert len(node((10.0, error)).neuron_hardware_errors) == 1

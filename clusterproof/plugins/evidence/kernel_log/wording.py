@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are removed from an answer
 RECORDS_LOST = "part of the kernel log was overwritten"  # the cause of what is incomplete then
+TOO_LATE = "--since is later than the node's clock"  # likewise
 MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form requires
 ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are named by address
 DAY_S = 86_400
@@ -75,6 +76,9 @@ def require_whole_log(node: Node, of: str = "") -> None:
     the kernel's own lines left out: those with users' text have room of their own.
     """
     due = "of this boot" if node.since.is_boot else node.since.description
+    if not node.since.is_boot and node.window_begins > node.boot.uptime_s:
+        clock = when(node.boot.uptime_s, node)
+        incomplete(f"nothing can be logged yet {due}: the node's clock is {clock}; expected an earlier time", TOO_LATE)
     separate = {FILE_SERVERS, PROCESSES} - {of}
     cut = sum(count for name, count in node.kernel_lines_cut.items() if name not in separate and of in ("", name))
     if cut:
