@@ -97,6 +97,12 @@ def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path)
     assert first[3:] == [("/byhand", False, False), ("/net/host0", False, True)]
 
 
+def test_a_file_system_that_autofs_has_mounted_at_its_own_path_came_by_access_too(tmp_path: Path) -> None:
+    direct = "/data rw - autofs auto.direct rw,fd=7,direct"
+    own, data = mounted(tmp_path, [direct, f"/data {NFS}", f"/database {NFS}"])
+    assert [(mount["path"], mount["is_automatic"]) for mount in (own, data)] == [("/database", False), ("/data", True)]
+
+
 def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for_it(tmp_path: Path) -> None:
     lines = ["/media/u/image rw - ext4 /dev/loop3 rw", "/media/data rw - ext4 /dev/sdb1 rw"]
     mounts = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")

@@ -45,10 +45,11 @@ def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
     table = mounted(node)
     users = [mount for mount in table if OF_USERS.fullmatch(mount["options"])]
     own = {mount["path"]: mount for mount in table if mount not in users}  # on one path, the last mount is visible
+    autofs = {mount["path"] for mount in table if mount["type"] == "autofs"}
     fstab = _fstab(node, own, [mount["path"] for mount in users])
     due = {str(entry["path"]) for entry in fstab} if isinstance(fstab, list) else set()
     due.update(_of_units(node), node.mounts)
-    every = _wanted(list(own.values()), due)
+    every = _wanted(list(own.values()), due, autofs)
     wanted, others = every[:MAX_MOUNTS], every[MAX_MOUNTS:]
     covered = {mount["path"] for mount in wanted if _is_covered(mount, table, users)}
     open_ = [
@@ -65,13 +66,13 @@ def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
                 **{key: value for key, value in mount.items() if key != "device"},
                 **touched.get(mount["path"], COVERED),
                 "is_due": mount["path"] in due,
-                "is_automatic": _is_automatic(mount, own),
+                "is_automatic": _is_automatic(mount, autofs),
             }
             for mount in wanted
         ],
         "fstab": fstab,
         "passed_over": len(table) - len(wanted),
-        "left_out": sum(not _is_automatic(mount, own) for mount in others),
+        "left_out": sum(not _is_automatic(mount, autofs) for mount in others),
     }
 
 
@@ -106,10 +107,9 @@ def _mount(line: str) -> dict[str, str]:
     }
 
 
-def _is_automatic(mount: dict[str, str], own: dict[str, dict[str, str]]) -> bool:
-    """Whether autofs mounted it when somebody accessed it; so users decide which there are, and how many."""
-    above = (path for path, other in own.items() if other["type"] == "autofs" and path != mount["path"])
-    return any(mount["path"].startswith(f"{path.rstrip('/')}/") for path in above)
+def _is_automatic(mount: dict[str, str], autofs: Collection[str]) -> bool:
+    """Whether autofs mounted it, at one of these or below, when somebody accessed it: users decide which there are."""
+    return any(f"{mount['path']}/".startswith(f"{path.rstrip('/')}/") for path in autofs)
 
 
 def _is_covered(mount: dict[str, str], table: list[dict[str, str]], users: list[dict[str, str]]) -> bool:
@@ -126,7 +126,7 @@ def _of_units(node: Node) -> list[str]:
     return [_folder(path) for text in texts if isinstance(text, str) for path in WHERE.findall(text)[-1:]]
 
 
-def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str, str]]:
+def _wanted(mounts: list[dict[str, str]], due: Collection[str], autofs: Collection[str]) -> list[dict[str, str]]:
     """The mounts to report, expected ones first: local devices once, network file systems always."""
     devices: set[str] = set()
     wanted = []
@@ -137,8 +137,7 @@ def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str
         is_passed_over = _is_passed_over(mount, due) or (is_local and is_known)
         if mount["path"] in ALWAYS or not is_passed_over:
             wanted.append(mount)
-    every = {mount["path"]: mount for mount in mounts}
-    return sorted(wanted, key=lambda mount: (mount["path"] not in (*ALWAYS, *due), _is_automatic(mount, every)))
+    return sorted(wanted, key=lambda mount: (mount["path"] not in (*ALWAYS, *due), _is_automatic(mount, autofs)))
 
 
 def _rank(mount: dict[str, str]) -> int:
