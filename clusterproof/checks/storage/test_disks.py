@@ -65,12 +65,17 @@ def test_nvme_state(nvme: NvmeController) -> None:
     """NVMe controller state.
 
     The controller is resetting, dead or abandoned by the driver, and its disk cannot be read. Media errors are in the
-    kernel log; the disk's own counters are not read, since that takes a program run as root.
+    kernel log; the disk's own counters are not read, since that takes a program run as root. One that another machine
+    serves over the network is a concern, as that machine may be the cause.
 
     Remedy (replace): Search the kernel log (journalctl -k | grep nvme). Replace the node if the controller does not
     return to live.
     """
-    assert nvme.state == "live", f"{known(lambda: nvme.model, 'the controller')} is {nvme.state}; expected live"
+    seen = f"{known(lambda: nvme.model, 'the controller')} is {nvme.state}"
+    if nvme.is_remote:
+        concern_if(nvme.state != "live", f"{seen}, served over {nvme.transport}; expected live")
+    else:
+        fail_if(nvme.state != "live", f"{seen}; expected live")
 
 
 LIMITS = {

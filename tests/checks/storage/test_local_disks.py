@@ -89,3 +89,14 @@ def test_an_array_has_all_of_its_disks(array: dict[str, Any], verdict: Verdict, 
     ]
     assert [finding.verdict for finding in findings] == [verdict] * (verdict is not PASS), findings
     assert all(finding.message.startswith(message) for finding in findings), findings
+
+
+@pytest.mark.parametrize(
+    ("controller", "verdict"),
+    [(TARGET, PASS), (TARGET | {"state": "connecting"}, CONCERN), (disk(0) | {"state": "connecting"}, FAIL)],
+)
+def test_a_disk_that_another_machine_does_not_serve_is_no_proof_against_the_node(
+    controller: dict[str, Any], verdict: Verdict
+) -> None:
+    evidence = node("gpu001", nvme={"controllers": [controller]}, pci={"devices": []})
+    assert result_of("storage.nvme_state", evidence).verdict is verdict
