@@ -18,6 +18,7 @@ from tests.builders.members import of_each
 READY, TAKES, GPUS, EFA = (
     f"k8s_{name}" for name in ("node_ready", "node_takes_pods", "gpu_allocatable", "efa_allocatable")
 )
+HEALTH = "hyperpod_node_health"
 
 
 def results(path: Path) -> Mapping[str, Mapping[str, Result]]:
@@ -27,4 +28,4 @@ def results(path: Path) -> Mapping[str, Mapping[str, Result]]:
     known = nodes(cluster, {capture.evidence.node: capture.evidence for capture in captured})
     evidence = control_plane(cluster.name, {capture.evidence.node: capture.in_kubernetes for capture in captured})
     facts = ClusterFacts(cluster, evidence, known)
-    return {name: of_each(all_checks()[f"control_plane.{name}"], facts) for name in (READY, TAKES, GPUS, EFA)}
+    return {name: of_each(all_checks()[f"control_plane.{name}"], facts) for name in (READY, TAKES, GPUS, EFA, HEALTH)}

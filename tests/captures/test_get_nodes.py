@@ -17,13 +17,21 @@ from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.parse_get import document
 from tests.captures.captured import WELL, written
-from tests.captures.in_kubernetes import GPUS, READY, TAKES, results
+from tests.captures.in_kubernetes import GPUS, HEALTH, READY, TAKES, results
 
 TABLE = """\
 NAME         STATUS                     ROLES    AGE   VERSION               INTERNAL-IP   KERNEL-VERSION
 ip-10-0-1-4  Ready                      <none>   17h   v1.29.0-eks-5e0fdde   10.0.1.4      5.10.210
 ip-10-0-1-5  Ready,SchedulingDisabled   <none>   17h   v1.29.0-eks-5e0fdde   10.0.1.5      5.10.210
 ip-10-0-1-6  NotReady                   <none>   17h   v1.29.0-eks-5e0fdde   10.0.1.6      5.10.210
+"""
+
+
+WITH_LABELS = """\
+NAME                           STATUS   ROLES    AGE   VERSION   NODE-HEALTH-STATUS           DEEP-HEALTH-CHECK-STATUS
+hyperpod-i-0123456789abcdef0   Ready    <none>   17h   v1.29.0   UnschedulablePendingReboot   Passed
+hyperpod-i-0123456789abcdef1   Ready    <none>   17h   v1.29.0                                Failed
+hyperpod-i-0123456789abcdef2   Ready    <none>   17h   v1.29.0   Schedulable
 """
 
 
@@ -72,6 +80,14 @@ def test_a_node_that_the_table_calls_not_ready_fails_and_one_that_is_ready_is_no
     by_node = verdicts(tmp_path, before + TABLE, READY)
     assert by_node["ip-10-0-1-6"] == (Verdict.FAIL, "Ready is not True; expected a node that is Ready")
     assert {by_node[f"ip-10-0-1-{number}"][0] for number in (4, 5)} == {Verdict.INCOMPLETE}
+
+
+def test_what_hyperpod_says_of_a_node_is_read_in_the_columns_of_its_labels(tmp_path: Path) -> None:
+    by_node = verdicts(tmp_path, WITH_LABELS, HEALTH)
+    said = {name[-1]: (verdict, message.partition(";")[0]) for name, (verdict, message) in by_node.items()}
+    assert said["0"] == (Verdict.FAIL, "HyperPod reports it as UnschedulablePendingReboot")
+    assert said["1"] == (Verdict.FAIL, "its deep health checks failed")
+    assert said["2"][0] is Verdict.INCOMPLETE  # the table does not show all labels
 
 
 def test_a_node_that_the_table_calls_cordoned_takes_no_pods(tmp_path: Path) -> None:

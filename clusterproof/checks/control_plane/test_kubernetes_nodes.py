@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_expected_taint
 from clusterproof.plugins.core.marks import mark
@@ -11,6 +12,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.group import Values, differences
 from clusterproof.plugins.evidence.group import describe as compared
 from clusterproof.plugins.evidence.kubernetes.facts import DEFAULTS, KubernetesNode, Taint, duration_text
@@ -30,6 +32,7 @@ CONDITION_OF = {  # by what stands in a taint behind OF_CONDITIONS
     "pid-pressure": "PIDPressure",
     "network-unavailable": "NetworkUnavailable",
 }
+OF_HYPERPOD = ("hyperpod_health", "hyperpod_deep_check", "hyperpod_fault", "hyperpod_reason")
 MAX_VERSIONS = 4  # of a program in a group in words
 VERSIONS = {"kubelet": "kubelet", "runtime": "container runtime", "os": "OS image", "kernel": "kernel"}
 
@@ -133,16 +136,16 @@ def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     listed = k8s_node.listed
     if not listed.is_of_hyperpod:
         not_applicable("this is not a HyperPod node")
-    health, deep = listed.label("hyperpod_health"), listed.label("hyperpod_deep_check")
-    fault = ": ".join(filter(None, (listed.label("hyperpod_fault"), listed.label("hyperpod_reason"))))
+    health, deep, *faults = (known(partial(listed.label, name), "") for name in OF_HYPERPOD)
+    fault = ": ".join(filter(None, faults))
     why = f" ({fault})" if fault else ""
-    known = health_of_hyperpod(health)
-    fail_if(known and not known.takes_pods, f"HyperPod reports it as {health}{why}; expected Schedulable")
+    state = health_of_hyperpod(health)
+    fail_if(state and not state.takes_pods, f"HyperPod reports it as {health}{why}; expected Schedulable")
     fail_if(deep == "Failed", f"its deep health checks failed{why}; expected them to pass")
     concern_if(deep == "InProgress", "its deep health checks are still running; expected a node that takes pods")
-    if known is None:
+    if state is None:
         incomplete(f"HyperPod reports it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
-    is_unfit = not known.takes_pods or deep == "Failed"
+    is_unfit = not state.takes_pods or deep == "Failed"
     concern_if(fault and not is_unfit, f"HyperPod reports it as {health} and names a fault: {fault}; expected none")
 
 

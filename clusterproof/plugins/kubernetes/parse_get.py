@@ -12,9 +12,10 @@ from typing import Any
 
 import yaml
 
+from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, object_at, objects
-from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
+from clusterproof.plugins.kubernetes.collectors.k8s_nodes import LABELS, entry
 from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.kubernetes.parse import MAX_NODES, is_bad, seconds
 
@@ -25,6 +26,8 @@ _ROW = re.compile(
     r"\S{1,200} {2,80}(?:\w{1,20}|<\w{1,20}>)(?: {2,40}(v\d{1,3}\.\S{1,60}))?(?: .{0,1000})?$",
     re.MULTILINE,
 )
+_HEADING = re.compile(r"(?<= )[A-Z.-]{2,60}(?= |$)")
+_VALUE = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,62})?(?= |$)")
 _JSON = re.compile(r'\s{0,80}\{(?=[\s\S]{0,20000}"kind": ?"(?:Node|NodeList|List)")')
 _YAML = re.compile(r"\s{0,80}(?:---\n)?apiVersion: v1\n(?=[\s\S]{0,2000000}^(?:  )?kind: Node$)", re.MULTILINE)
 _BEHIND = re.compile(r"\s*\{")  # of an object: another
@@ -60,16 +63,35 @@ def is_table(text: str) -> bool:
 
 
 def read_table(text: str) -> Mapping[str, object]:
-    """The collector `k8s_nodes`: nodes not ready or cordoned. The table does not prove that others are healthy."""
-    return {NODES: {"asked_at": 0.0, "nodes": [_of_row(*row) for row in _ROW.findall(text)[:MAX_NODES]]}}
+    """The collector `k8s_nodes`: nodes not ready or cordoned, and labels that -L shows.
+
+    The table does not prove that others are healthy.
+    """
+    columns = _label_columns(text.lstrip().partition("\n")[0])
+    rows = list(_ROW.finditer(text))[:MAX_NODES]
+    nodes = [_of_row(*row.groups()) | _labels_in(row[0], columns) for row in rows]
+    return {NODES: {"asked_at": 0.0, "nodes": nodes}}
 
 
-def _of_row(name: str, status: str, cordon: str, version: str) -> dict[str, Any]:
+def _label_columns(header: str) -> dict[int, str]:
+    """Where the columns of known labels begin, whose headings kubectl makes of their keys: `NODE-HEALTH-STATUS`."""
+    of_heading = {label.rpartition("/")[2].upper(): own for label, own in LABELS.items()}
+    return {word.start(): of_heading[word[0]] for word in _HEADING.finditer(header) if word[0] in of_heading}
+
+
+def _labels_in(row: str, columns: Mapping[int, str]) -> dict[str, Any]:
+    """The labels in these columns; all others are unread. Nothing if the table has no such column."""
+    values = {own: _VALUE.match(row, start) for start, own in columns.items() if row[start - 1 : start] in ("", " ")}
+    shown = {own: value[0] for own, value in values.items() if value}
+    return {"labels": {**{own: {"error": UNCAPTURED} for own in LABELS.values()}, **shown}} if columns else {}
+
+
+def _of_row(name: str, status: str, cordon: str, version: str | None) -> dict[str, Any]:
     ready = [{"type": "Ready", "status": NOT_TRUE}] if status == "NotReady" else []
     described = {
         "metadata": {"name": name},
         "spec": {"unschedulable": bool(cordon)},
-        "status": {"conditions": ready, "nodeInfo": {"kubeletVersion": version}},
+        "status": {"conditions": ready, "nodeInfo": {"kubeletVersion": version or ""}},
     }
     shown = {key: value for key, value in entry(node_of(described)).items() if key not in UNSHOWN}
     return {**shown, "asked_at": 0.0}

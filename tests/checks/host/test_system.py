@@ -10,7 +10,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, result_of
-from tests.builders.recordings import boot, gpu, node, nvml
+from tests.builders.recordings import boot, node
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -263,39 +263,3 @@ DISK = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "8061", "class": 
 )
 def test_a_device_has_a_driver(changed: Any, verdict: Verdict, message: str) -> None:
     expect(evaluated("device_drivers", pci={"devices": [{"function_of": "", **DISK, **changed}]}), verdict, message)
-
-
-def disk(model: str, firmware: str) -> dict[str, Any]:
-    return {"controllers": [{"name": "nvme0", "model": model, "firmware": firmware, "state": "live", "disks": []}]}
-
-
-@pytest.mark.parametrize(
-    ("model", "verdict", "message"),
-    [
-        ("SAMSUNG PM1733", CONCERN, "firmware of SAMSUNG PM1733 2; expected 1 as on 2 of 3 nodes"),
-        ("Amazon Elastic Block Store", PASS, ""),
-    ],
-)
-def test_firmware_is_compared_of_disks_and_not_of_what_a_service_attaches(
-    model: str, verdict: Verdict, message: str
-) -> None:
-    gpu = {"index": 0, "lost": None, "inforom": None}
-    bios: dict[str, Any] = {
-        "platform": EC2 | {"board": "b", "bios": "1.0"},
-        "nvml": {"gpus": [gpu], "count": 1},
-    }
-    others = [bios | {"nvme": disk(model, "1")} for _ in range(2)]
-    expect(evaluated("firmware_uniform", *others, **bios, nvme=disk(model, "2")), verdict, message)
-
-
-@pytest.mark.parametrize("unnamed", [0, 2, 7])
-def test_a_gpu_without_a_name_hides_no_other_with_another_inforom(unnamed: int) -> None:
-    own = {"name": "NVIDIA H100 80GB HBM3", "inforom": "G520.0200.00.05"}
-    gpus = [gpu(number, **own) for number in range(8)]
-    gpus[5]["inforom"] = "G520.0200.00.04"
-    gpus[unnamed]["name"] = {"error": "UNKNOWN"}
-    result = evaluated("firmware_uniform", nvml=nvml(*gpus))
-    message = "G520.0200.00.04 on GPU 5; expected G520.0200.00.05, as on 6 others of the node"
-    assert [
-        finding.message for finding in result.by_verdict if finding.verdict is CONCERN and message in finding.message
-    ]

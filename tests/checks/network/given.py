@@ -60,3 +60,8 @@ def efa(**values: Any) -> dict[str, Any]:
     """An EFA device."""
     fields = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
     return {**fields, "ports": [], **values}
+
+
+def interface(name: str, mtu: int, driver: str = "mlx5_core", *, flags: int = 3, carrier: Any = True) -> dict[str, Any]:
+    """A physical interface."""
+    return {"name": name, "driver": driver, "mtu": mtu, "state": "up", "flags": flags, "carrier": carrier}
