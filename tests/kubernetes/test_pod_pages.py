@@ -1,4 +1,4 @@
-"""Repeated listings of pods: unchanged pods are decoded once, and no change is missed."""
+"""Listings of pods, however large; repeated ones decode unchanged pods once, and miss no change."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from clusterproof.plugins.kubernetes import workloads
-from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes import api, workloads
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages, pod_of
 from clusterproof.plugins.transport.kubernetes.agents import CONTAINER, is_changing, state_of
 
@@ -30,22 +30,24 @@ def pod(node: str) -> dict[str, Any]:
 
 
 class Server:
-    """An API server with these pods, in pages of two."""
+    """An API server with these pods, in pages of two at most."""
 
     def __init__(self, *pods: dict[str, Any], order: Sequence[str] = ("kind", "metadata", "items")) -> None:
         self.pods, self.order, self.version = list(pods), order, 1
 
     def send(self, _method: str, address: str, **_: object) -> Any:
-        first = int(parse_qs(urlsplit(address).query).get("continue", ["0"])[0])
+        query = parse_qs(urlsplit(address).query)
+        first, limit = int(query.get("continue", ["0"])[0]), min(2, int(query["limit"][0]))
         self.version += 1  # each listing has another version, as with etcd
-        after = str(first + 2) if first + 2 < len(self.pods) else ""
+        after = str(first + limit) if first + limit < len(self.pods) else ""
         page: dict[str, Any] = {
             "kind": "PodList",
             "metadata": {"resourceVersion": str(self.version), "continue": after},
         }
-        page["items"] = self.pods[first : first + 2]
+        page["items"] = self.pods[first : first + limit]
         body = json.dumps({key: page[key] for key in self.order}, separators=(",", ":")).encode()
-        return SimpleNamespace(status=200, stream=lambda _: [body], release_conn=lambda: None, headers={})
+        nothing = lambda: None  # noqa: E731
+        return SimpleNamespace(status=200, stream=lambda _: [body], release_conn=nothing, close=nothing, headers={})
 
 
 def listed(pages: PodPages, server: Server) -> list[Pod]:
@@ -124,3 +126,22 @@ def test_a_page_in_another_spelling_is_read_each_time(content: bytes) -> None:
     answer: Any = SimpleNamespace(status=200, stream=lambda _: [content], release_conn=lambda: None, headers={})
     api, pages = Api("https://x", lambda *_, **__: answer), PodPages()
     assert [pages.listed(api, "clusterproof", "a=b") for _ in range(3)] == [[]] * 3
+
+
+@pytest.mark.parametrize("large", range(3))
+def test_pods_that_are_too_large_for_one_page_together_are_listed_one_by_one(
+    large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "MAX_BYTES", 10_000)
+    server = Server(*map(pod, "abcde"))
+    for entry in server.pods[large : large + 3]:
+        entry["metadata"]["annotations"] = {"note": "x" * 7_000}
+    assert [entry["metadata"]["name"] for entry in Api("https://x", server.send).listed("/api/v1/pods")] == [
+        f"agent-{name}" for name in "abcde"
+    ]
+
+
+def test_an_object_larger_than_a_page_may_be_ends_the_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "MAX_BYTES", 100)
+    with pytest.raises(KubernetesError, match="is not JSON"):
+        list(Api("https://x", Server(pod("a")).send).listed("/api/v1/pods"))

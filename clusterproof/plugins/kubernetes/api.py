@@ -80,9 +80,14 @@ class Api:
     ) -> Iterator[Mapping[str, Any]]:
         """The pages of a listing, each body parsed by `read`. Raises KubernetesError, also halfway."""
         after = ""
+        limit = most = int(str(query.get("limit", PAGE)))
         for _ in range(MAX_PAGES):
-            query = {"limit": PAGE, **query} | ({"continue": after} if after else {})
-            page = read(self._request("GET", path, query, None, RETRY_S))
+            query = {**query, "limit": limit} | ({"continue": after} if after else {})
+            content = self._request("GET", path, query, None, RETRY_S, MAX_BYTES)
+            if len(content) >= MAX_BYTES and limit > 1:  # users make pods as large as etcd holds
+                limit //= 2
+                continue
+            page, limit = read(content), min(2 * limit, most)
             yield page
             after = str((page.get("metadata") or {}).get("continue") or "")
             if not after:
