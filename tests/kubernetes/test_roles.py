@@ -1,4 +1,4 @@
-"""Which pods count as the system's: any user may name a pod's owner anything."""
+"""Which pods count as the system's: any user may name a pod's owner anything, and make any number of pods."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
+
+GPU = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+WAITING: dict[str, Any] = {"metadata": {"name": "x", "namespace": "a"}, "spec": {"containers": [GPU]}, "status": {}}
 
 
 class OnePod:
@@ -20,6 +23,14 @@ class OnePod:
 
     def listed(self, _path: str, **_words: str) -> Iterator[Any]:
         yield self.pod
+
+
+class Flooded(OnePod):
+    """The same, behind five pods of a user's that wait for GPUs."""
+
+    def listed(self, _path: str, **_words: str) -> Iterator[Any]:
+        yield from [WAITING] * 5
+        yield from super().listed(_path, **_words)
 
 
 @pytest.mark.parametrize(
@@ -36,3 +47,15 @@ def test_a_pod_of_a_users_namespace_is_none_of_the_systems_whatever_it_is_called
     answer: Any = k8s_pods.read(OnePod(namespace), frozenset({"gpu001"}))  # type: ignore[arg-type]
     (pod,) = answer["pods"]
     assert (pod["owner"], pod["role"]) == ("DaemonSet/nvidia-device-plugin-daemonset", role)
+
+
+def test_pods_of_users_that_wait_displace_none_on_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(k8s_pods, "MAX_PODS", 2)
+    monkeypatch.setattr(k8s_pods, "MAX_WAITING", 2, raising=False)
+    answer: Any = k8s_pods.read(Flooded("kube-system"), frozenset({"gpu001"}))  # type: ignore[arg-type]
+    assert [(pod["node"], pod["role"]) for pod in answer["pods"]] == [
+        ("gpu001", "nvidia-device-plugin"),
+        ("", ""),
+        ("", ""),
+    ]
+    assert (answer["is_cut"], answer["waiting_left_out"]) == (False, 3)

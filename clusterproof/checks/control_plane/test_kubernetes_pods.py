@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, duration_text
-from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on, waiting_pods_left_out
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 
@@ -113,6 +113,12 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
             for pod in late
         ]
         concern(f"{_first(seen)}; expected pods that start within {allowed_s / 60:g} min")
+    _require_all_waiting(cluster)
+
+
+def _require_all_waiting(cluster: ClusterFacts) -> None:
+    if left_out := waiting_pods_left_out(cluster):
+        incomplete(f"{number_of(left_out, 'more pod')} waiting for accelerators not checked; expected fewer")
 
 
 @mark.hyperpod_node_debugger("I")
@@ -258,6 +264,8 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
     """
     allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
     storage, pods = cluster.kubernetes_storage, [pod for pod in cluster.kubernetes_pods if pod.volume_claims]
+    with part:
+        _require_all_waiting(cluster)
     if not pods:
         not_applicable("no pod on its nodes or waiting for accelerators has a volume claim")
     late = [

@@ -216,7 +216,7 @@ def healthy() -> Words:
     return Words(
         {
             "k8s_nodes": {"asked_at": NOW, "nodes": [node_in_kubernetes(name) for name in NAMES]},
-            "k8s_pods": {"asked_at": NOW, "pods": [*pods, job], "is_cut": False},
+            "k8s_pods": {"asked_at": NOW, "pods": [*pods, job], "is_cut": False, "waiting_left_out": 0},
             "k8s_resource_slices": {"slices": []},
             "k8s_compute_domains": {
                 "asked_at": NOW,

@@ -8,6 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -59,6 +60,15 @@ def test_containers_of_a_pod_are_counted() -> None:
     ill(words, PLUGIN, waiting("CrashLoopBackOff"))
     words.pod_of(PLUGIN, NAMES[1])["unready"] *= 3
     assert "CrashLoopBackOff and 1 more; expected" in verdicts(words)["k8s_system_pods"].message
+
+
+@pytest.mark.parametrize("check", ["k8s_pending_gpu_pods", "k8s_volume_claims"])
+def test_pods_that_wait_and_were_not_read_are_counted(check: str) -> None:
+    words = healthy()
+    words.kubernetes["k8s_pods"]["waiting_left_out"] = 7
+    of_all = verdicts(words)
+    assert of_all[check].message == "7 more pods waiting for accelerators not checked; expected fewer"
+    assert of_all["k8s_system_pods"].verdict is Verdict.PASS
 
 
 def test_a_version_that_one_kubelet_has_is_counted_beside_many() -> None:

@@ -7,7 +7,9 @@ from typing import TypeVar
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.fact import collected_as
+from clusterproof.plugins.evidence.field import Field, Reported, integer, known
+from clusterproof.plugins.evidence.kubernetes.facts import PODS, KubernetesNode
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.node import Node
@@ -46,6 +48,21 @@ class NodeOfCluster:
 def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
     """The pods on a node. Raises Incomplete."""
     return cluster.pods_by_node.get(node.name, [])
+
+
+@record
+class _WaitingPods(Reported):
+    """Pods that wait for accelerators."""
+
+    left_out = Field(integer, "waiting_left_out")  # that were not read
+
+
+_waiting_pods = collected_as(PODS, _WaitingPods)
+
+
+def waiting_pods_left_out(cluster: ClusterFacts) -> int:
+    """How many more pods wait for accelerators than were read; earlier recordings have all of them."""
+    return known(lambda: _waiting_pods.of(cluster).left_out, 0)
 
 
 def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:

@@ -14,7 +14,8 @@ from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 ACCELERATORS = (*GPUS, "nvidia.com/mig-", "aws.amazon.com/neuron")
-MAX_PODS = 50_000
+MAX_PODS = 50_000  # on the nodes
+MAX_WAITING = 10_000  # a user's Job alone can make more: they displace none on a node
 MAX_UNREADY = 8  # containers of one pod
 MAX_CLAIMS = 64  # volume claims of one pod
 DEV_SHM = "/dev/shm"
@@ -22,15 +23,25 @@ DEV_SHM = "/dev/shm"
 
 def read(api: Api, names: frozenset[str]) -> object:
     """The pods on these nodes and those that wait. Raises KubernetesError."""
-    entries = []
+    on_nodes: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    waiting_left_out = 0
     for resource in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
         pod = pod_of(resource)
         wanted = _requested(pod)
-        if pod.node in names or (not pod.node and wanted["accelerators"]):
-            entries.append({**_entry(pod, resource), **wanted, "shm": _shm(pod, resource)})
-        if len(entries) == MAX_PODS:
+        if not pod.node and len(waiting) == MAX_WAITING:
+            waiting_left_out += bool(wanted["accelerators"])
+        elif pod.node in names or (not pod.node and wanted["accelerators"]):
+            entry = {**_entry(pod, resource), **wanted, "shm": _shm(pod, resource)}
+            (on_nodes if pod.node else waiting).append(entry)
+        if len(on_nodes) == MAX_PODS:
             break
-    return {"asked_at": time.time(), "pods": entries, "is_cut": len(entries) == MAX_PODS}
+    return {
+        "asked_at": time.time(),
+        "pods": on_nodes + waiting,
+        "is_cut": len(on_nodes) == MAX_PODS,
+        "waiting_left_out": waiting_left_out,
+    }
 
 
 def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
