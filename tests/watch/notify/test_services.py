@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import apprise
@@ -65,6 +67,33 @@ def test_a_service_that_asks_for_a_pause_is_heard(status: int, after: str, secon
         server.status, server.after = status, after
         outcome = receiver_of(f"json://127.0.0.1:{server.port}/{SECRET}", 1).send(notification(change("gpu001")))
     assert outcome == Delivery("json: the service refused it or did not answer", seconds)
+
+
+class Endless(BaseHTTPRequestHandler):
+    """Takes a message, and answers with as much as is read, up to 64 MiB."""
+
+    sent_mib = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):  # nobody reads on
+            for Endless.sent_mib in range(65):
+                self.wfile.write(b"x" * (1 << 20))
+
+    def log_message(self, *arguments: object) -> None:
+        """Log nothing."""
+
+
+def test_no_more_of_an_answer_is_read_than_its_beginning() -> None:
+    with HTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        receiver = receiver_of(f"json://127.0.0.1:{server.server_port}/", 1)
+        assert receiver.send(notification(change("gpu001"))) == Delivery()
+        thread.join()
+    assert Endless.sent_mib < 64
 
 
 @pytest.mark.parametrize(

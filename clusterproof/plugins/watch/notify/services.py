@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import logging
 import re
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
@@ -44,6 +45,7 @@ _retry_after: ContextVar[list[float] | None] = ContextVar("asked", default=None)
 
 
 MAX_TITLE = 100  # characters: the limit of an SNS subject
+MAX_ANSWER_BYTES = 1 << 20  # of a service's answer
 MAX_BODY = 1_800  # characters: what chat services take in one message
 ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
 INCIDENT_KEYS = ("dedup", "alias")  # names in Apprise for PagerDuty and Opsgenie
@@ -91,6 +93,9 @@ def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Cal
 
 def _send(service: Any, message: ServiceMessage) -> str:
     """Send; returns the failure in words, without any part of the URL."""
+    _read_answers()
+    if _retry_after.get() is None:
+        _retry_after.set([])
     for name in INCIDENT_KEYS if message.incident else ():
         if getattr(service, name, "") is None:  # it has one, and the URL sets none
             service = copy.copy(service)
@@ -105,7 +110,7 @@ def _send(service: Any, message: ServiceMessage) -> str:
     return "" if is_sent else "the service refused it or did not answer"
 
 
-@contextmanager
+@contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """Suppress what these libraries log, or warn about when imported."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
@@ -210,22 +215,33 @@ def _more(count: int) -> str:
 
 def _sent_noting_pauses(pauses: list[float], send: Callable[[], str]) -> str:
     """Send, and keep the pause that the service requests: Apprise only reports success or failure."""
-    _read_retry_after()
     _retry_after.set(pauses)
     return send()
 
 
 @cache
-def _read_retry_after() -> None:
-    """Record each Retry-After seen by requests, which Apprise uses; Apprise offers no hook for all deliveries."""
-    from requests import Session
+def _read_answers() -> None:
+    """Record each Retry-After seen by requests, which Apprise uses, and bound what is read of an answer.
+
+    Apprise offers no hook for all deliveries.
+    """
+    from requests import RequestException, Session
+    from urllib3.exceptions import HTTPError
 
     send = Session.send
 
     def noted(session: Session, request: Any, **more: Any) -> Any:
-        answer = send(session, request, **more)
-        pauses, header = _retry_after.get(), answer.headers.get("Retry-After", "")
-        if pauses is not None and header and answer.status_code in (429, 503):
+        pauses = _retry_after.get()
+        if pauses is None:
+            return send(session, request, **more)
+        answer = send(session, request, **{**more, "stream": True})
+        with contextlib.closing(answer.raw) as body:
+            try:
+                answer.raw = io.BytesIO(body.read(MAX_ANSWER_BYTES, decode_content=True))
+            except HTTPError as problem:
+                raise RequestException(problem) from None
+        header = answer.headers.get("Retry-After", "")
+        if header and answer.status_code in (429, 503):
             pauses.append(after_s(header, time.time()))
         return answer
 
