@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -71,3 +72,29 @@ def test_a_peer_without_the_secret_has_nothing_run_and_one_with_it_is_still_serv
 def test_only_one_command_is_run(port: int) -> None:
     assert run_peer(port, "echo done").stdout == "done\n"
     assert run_peer(port, "echo again").stdout == ""
+
+
+def test_a_command_that_somebody_on_the_path_has_changed_is_not_run(port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as between:
+        forging = threading.Thread(target=forge, args=(between, port))
+        forging.start()
+        assert run_peer(between.getsockname()[1], "echo mine").stdout == ""
+        forging.join()
+    assert run_peer(port, "echo mine").stdout == "mine\n"
+
+
+def forge(between: socket.socket, port: int) -> None:
+    """Pass on what both ends send, but for the words of the command."""
+    client, server = between.accept()[0], socket.create_connection(("127.0.0.1", port))
+
+    def answers() -> None:
+        for piece in iter(lambda: server.recv(4096), b""):
+            client.sendall(piece)
+        client.shutdown(socket.SHUT_WR)
+
+    answering = threading.Thread(target=answers)
+    answering.start()
+    with client, server:
+        while answering.is_alive() and (piece := client.recv(4096)):
+            server.sendall(piece.replace(b"mine", b"ours"))
+        answering.join()

@@ -1,12 +1,14 @@
 """Starts a command on another node of a pair or group through our own connection: replaces ssh for mpirun.
 
 All ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
-command, of an end that has. Travels; standard library only, for Python 3.8.
+command, of an end that has, and whose words whoever is on the path cannot change. Travels; standard library only, for
+Python 3.8.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import socket
 import struct
@@ -14,7 +16,14 @@ import subprocess
 import sys
 import time
 
-from clusterproof.plugins.benchmarks.launchers.rendezvous import Acceptor, authenticate, exactly, listen
+from clusterproof.plugins.benchmarks.launchers.rendezvous import (
+    PROOF_BYTES,
+    Acceptor,
+    authenticate,
+    exactly,
+    listen,
+    proof,
+)
 
 WORD, WHERE = (
     "CLUSTERPROOF_PEER_WORD",
@@ -25,6 +34,7 @@ PEER_S = 10.0  # for an authenticated peer to send its whole request
 FOREVER_S = 3600.0  # the caller ends it
 ENDED = struct.Struct("!4si")  # after the output: how the command ended
 MARK = b"\0cp\0"
+ASKS = b"asks"
 
 
 def main() -> None:
@@ -42,7 +52,7 @@ def serve(port: int, word: bytes) -> None:
         command = b""
         while not command:
             peer = acceptor.accept(FOREVER_S)
-            command = requested_command(peer) if peer else b""
+            command = requested_command(peer, word) if peer else b""
     assert peer
     with peer:
         argv, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
@@ -50,12 +60,14 @@ def serve(port: int, word: bytes) -> None:
         peer.sendall(ENDED.pack(MARK, ran.returncode))
 
 
-def requested_command(peer: socket.socket) -> bytes:
-    """The command that a peer requests; empty if it sends none."""
+def requested_command(peer: socket.socket, word: bytes) -> bytes:
+    """The command that a peer requests; empty if it sends none, or somebody else has changed it."""
     until = time.monotonic() + PEER_S
     try:
         (length,) = struct.unpack("!I", exactly(peer, 4, until))
         command = exactly(peer, min(length, MAX_COMMAND_BYTES), until)
+        if not hmac.compare_digest(exactly(peer, PROOF_BYTES, until), proof(word, ASKS, command, b"")):
+            raise OSError("it is not what the peer has sent")
         peer.settimeout(None)
     except OSError:
         peer.close()
@@ -69,7 +81,7 @@ def start(where: str, word: bytes, command: bytes) -> int:
     output = b""
     with socket.create_connection((address, int(port)), PEER_S) as peer:
         authenticate(peer, word)
-        peer.sendall(struct.pack("!I", len(command)) + command)
+        peer.sendall(struct.pack("!I", len(command)) + command + proof(word, ASKS, command, b""))
         peer.settimeout(None)
         for read in iter(lambda: peer.recv(65536), b""):
             output += read
