@@ -230,6 +230,7 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     fail_if(missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered")
     message = f"no CSI driver {_first(wanted)}; expected the drivers of its pods' volumes registered"
     concern_if(wanted, message)
+    cluster.kubernetes_storage.require_all_claims()
     if not own and not of_group:
         not_applicable("no CSI driver has registered with a node of its group")
 
@@ -273,8 +274,8 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
         for claim, pod in _oldest(pods).items()
         if min(pod.age_s, storage.age_s(claim, pod.asked_at)) > allowed_s and (why := storage.why_unbound(claim))
     ]
-    if late:
-        concern(f"{_first(late)}; expected claims that have a volume within {allowed_s / 60:g} min")
+    concern_if(late, f"{_first(late)}; expected claims that have a volume within {allowed_s / 60:g} min")
+    storage.require_all_claims()
 
 
 def _oldest(pods: list[KubernetesPod]) -> dict[str, KubernetesPod]:

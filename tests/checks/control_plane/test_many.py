@@ -14,8 +14,16 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.evaluated import result_of
-from tests.checks.control_plane.kubernetes_cluster import NAMES, healthy, held, node_in_kubernetes, waiting
-from tests.checks.control_plane.kubernetes_fault import PLUGIN, ill
+from tests.checks.control_plane.kubernetes_cluster import (
+    FSX,
+    NAMES,
+    claim,
+    healthy,
+    held,
+    node_in_kubernetes,
+    waiting,
+)
+from tests.checks.control_plane.kubernetes_fault import PLUGIN, ill, unbound, without_driver
 from tests.checks.control_plane.kubernetes_verdicts import verdicts
 from tests.checks.control_plane.slurm_faults import healthy as healthy_slurm
 from tests.checks.network.given import roce_host, roce_port
@@ -69,6 +77,20 @@ def test_pods_that_wait_and_were_not_read_are_counted(check: str) -> None:
     of_all = verdicts(words)
     assert of_all[check].message == "7 more pods waiting for accelerators not checked; expected fewer"
     assert of_all["k8s_system_pods"].verdict is Verdict.PASS
+
+
+def test_claims_that_were_not_read_hide_no_driver_that_a_node_lacks_and_no_claim_that_waits() -> None:
+    words = healthy()
+    without_driver(words, 2, FSX)
+    unbound(words, claim("scratch", "Pending"), gates=0)
+    words.pods[-1]["volume_claims"].append("not-read")
+    words.storage["is_cut"] = True
+    of_all = verdicts(words)
+    assert of_all["k8s_storage"].verdict is Verdict.FAIL
+    assert "gpu003: no CSI driver fsx.csi.aws.com, as 3 of 3 others" in of_all["k8s_storage"].message
+    assert "train/scratch of train/worker-9" in of_all["k8s_volume_claims"].message
+    assert "not-read" not in of_all["k8s_volume_claims"].message
+    assert "there are more volumes than were read" in of_all["k8s_volume_claims"].message
 
 
 def test_a_version_that_one_kubelet_has_is_counted_beside_many() -> None:

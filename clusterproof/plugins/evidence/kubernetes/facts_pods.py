@@ -157,11 +157,20 @@ class DriversOfNode(Reported):
 
 @record
 class KubernetesStorage:
-    """Storage for a cluster's claims: `claims` by namespace and name, `drivers` by node, `classes` by name."""
+    """Storage for a cluster's claims: `claims` by namespace and name, `drivers` by node, `classes` by name.
+
+    Users make claims: if there are too many, `is_cut`, and some of them and of their volumes were not read.
+    """
 
     claims: Mapping[str, VolumeClaim]
     drivers: Mapping[str, frozenset[str]]
     classes: Mapping[str, StorageClass]
+    is_cut: bool = False
+
+    def require_all_claims(self) -> None:
+        """Raises Incomplete if not all were read."""
+        if self.is_cut:
+            raise Incomplete("there are more volumes than were read", cause="there are more volumes than were read")
 
     def age_s(self, name: str, now: float) -> float:
         """How long a claim has existed; infinite where that is unknown. Raises Incomplete."""
@@ -175,7 +184,7 @@ class KubernetesStorage:
         """
         claim = self.claims.get(name)
         if claim is None:
-            return "there is no such claim"
+            return "" if self.is_cut else "there is no such claim"
         if claim.phase == BOUND:
             return ""
         if claim.phase == LOST:
@@ -195,10 +204,9 @@ class KubernetesStorage:
 
 def storage_of(storage: CollectorData) -> KubernetesStorage:
     """What the collector returned. Raises Incomplete."""
-    if storage.get("is_cut", boolean):
-        raise Incomplete("there are more volumes than were read", cause="there are more volumes than were read")
     return KubernetesStorage(
         {claim.name: claim for claim in storage.get("claims", objects_as(VolumeClaim))},
         {node.name: frozenset(node.drivers) for node in storage.get("nodes", objects_as(DriversOfNode))},
         {storage_class.name: storage_class for storage_class in storage.get("classes", objects_as(StorageClass))},
+        storage.get("is_cut", boolean),
     )
