@@ -268,12 +268,13 @@ def test_a_job_is_unknown_only_where_slurm_said_so(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("runs", ["exec /bin/sleep 60", "/bin/sleep 1000; echo late", "/bin/sleep 1000 & exit 1"])
 def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert slurm.run_command(("sacct",)) == (slurm.NOT_INSTALLED, "sacct is not installed here")
-    (tmp_path / "sacct").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+    (tmp_path / "sacct").write_text(f"#!/bin/sh\n{runs}\n")
     (tmp_path / "sacct").chmod(0o755)
     monkeypatch.setattr(slurm, "LIMIT_S", 0.2)
     status, text = slurm.run_command(("sacct",))

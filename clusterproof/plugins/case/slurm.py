@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Timer
 from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, node_log, one_line, scheduler
@@ -53,15 +54,15 @@ def run_command(argv: Sequence[str]) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         env={key: value for key, value in os.environ.items() if not key.startswith("SINFO_")} | UTC_ENVIRONMENT,
     ) as running:
-        timer = Timer(LIMIT_S, running.kill)
-        timer.start()
+        until, output, stdout = time.monotonic() + LIMIT_S, bytearray(), running.stdout
+        while stdout and select.select([stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            output += (piece := os.read(stdout.fileno(), 1 << 16))
+            if not piece or len(output) >= MAX_BYTES:  # else it may be endless
+                break
         try:
-            output = running.stdout.read(MAX_BYTES) if running.stdout else b""
-            if len(output) == MAX_BYTES:
-                running.kill()  # its output may be endless
-            running.wait()
-        finally:
-            timer.cancel()
+            running.wait(max(0.0, until - time.monotonic()) if len(output) < MAX_BYTES else 0.0)
+        except subprocess.TimeoutExpired:
+            running.kill()  # what a wrapper has started may hold the output open: its end is not waited for
     return running.returncode, output.decode("utf-8", "replace")
 
 
