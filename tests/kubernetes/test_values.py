@@ -9,9 +9,11 @@ import threading
 import pytest
 from urllib3 import HTTPResponse
 
+from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.kubernetes import read_job
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains
+from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains, k8s_nodes, k8s_pods, k8s_storage
 from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
@@ -34,6 +36,33 @@ WRONG: list[object] = [
 def test_a_malformed_value_is_as_if_it_were_missing(data: object) -> None:
     assert (node_of(data).name, pod_of(data).name) == ("", "")
     assert not node_of(data).is_ready
+
+
+def listing(items: object) -> Api:
+    """An API server with these objects in every listing, and no others."""
+
+    def send(_method: str, address: str, **_: object) -> HTTPResponse:
+        is_listing = "?" in address
+        body = json.dumps({"metadata": {}, "items": items} if is_listing else {"message": "there is none"}).encode()
+        return HTTPResponse(io.BytesIO(body), status=200 if is_listing else 404, preload_content=False)
+
+    return Api("https://x", send)
+
+
+@pytest.mark.parametrize("items", [None, 7, "text", {}, WRONG, [{"metadata": {"name": []}}]], ids=repr)
+def test_nor_does_a_listing_of_malformed_objects_end_a_collector(items: object) -> None:
+    for collector in (k8s_nodes, k8s_pods, k8s_storage):
+        assert collector.read(listing(items), frozenset({"n"}))
+
+
+@pytest.mark.parametrize("key", ["name", "uid"])
+def test_nor_a_case(key: str) -> None:
+    ended = {"state": {"terminated": {"exitCode": 1, "finishedAt": "2026-01-02T03:04:05Z"}}}
+    metadata = {"name": "w-0", "labels": {"job-name": "w"}, "ownerReferences": [{"name": "w", key: []}]}
+    about = {"involvedObject": {"name": "w-0", key: []}}
+    builder = CaseBuilder()
+    read_job(listing([{"metadata": metadata, "status": {"containerStatuses": [ended]}, **about}]), "t/w", builder, 0.0)
+    assert builder.objects.keys() == {"t/w"}
 
 
 def test_images_are_left_out_only_where_nobody_asks_for_them() -> None:

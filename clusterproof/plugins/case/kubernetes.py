@@ -145,7 +145,7 @@ def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, An
     made, newest = text(metadata.get("creationTimestamp")), max(text(job.get("creationTimestamp")) for job in jobs)
     owners = tables(metadata.get("ownerReferences"))
     return not (made and made < newest) and all(
-        owner.get("name") != name or owner.get("uid") in uids for owner in owners
+        owner.get("name") != name or text(owner.get("uid")) in uids for owner in owners
     )
 
 
@@ -223,7 +223,7 @@ class _Reader:
         """Events of the job and its pods; not of an earlier job of that name, which Kubernetes keeps too."""
         uids = {text(parts(event)[0].get("uid")) for event in objects}
         about = [(event, table(event.get("involvedObject"))) for event in self.listed("events")]
-        own = [event for event, of in about if of.get("name") in names and of.get("uid", "") in (*uids, "")]
+        own = [event for event, of in about if text(of.get("name")) in names and text(of.get("uid")) in (*uids, "")]
         for event in own:
             self.builder.take_object({**event, "kind": "Event"}, "event", self.clock)
         if not own:

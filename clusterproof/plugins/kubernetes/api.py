@@ -72,8 +72,8 @@ class Api:
 
     def listed(self, path: str, **query: object) -> Iterator[Mapping[str, Any]]:
         """The objects of all pages. Raises KubernetesError, also halfway."""
-        for page in self.pages(path, query):
-            yield from page.get("items") or ()
+        for items in (page.get("items") for page in self.pages(path, query)):
+            yield from (item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
 
     def pages(
         self, path: str, query: Mapping[str, object], read: Callable[[bytes], Mapping[str, Any]] = decoded

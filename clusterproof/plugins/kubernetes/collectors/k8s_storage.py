@@ -17,7 +17,7 @@ LATE = "WaitForFirstConsumer"
 
 def read(api: Api, names: frozenset[str]) -> object:
     """Every claim with its volume's driver, the classes, and the drivers of these nodes. Raises KubernetesError."""
-    nodes = [_node(node) for node in api.listed(f"{GROUP}/csinodes") if parts(node)[0].get("name") in names]
+    nodes = [_node(node) for node in api.listed(f"{GROUP}/csinodes") if text(parts(node)[0].get("name")) in names]
     classes = list(map(_class, api.listed(f"{GROUP}/storageclasses")))
     volumes = dict(map(_volume, islice(api.listed("/api/v1/persistentvolumes"), MAX_VOLUMES)))
     listed = islice(api.listed("/api/v1/persistentvolumeclaims"), MAX_VOLUMES)
