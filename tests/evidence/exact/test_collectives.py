@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.evidence.exact.facts_collective import Blame, NodeResult
-from tests.evidence.exact.in_torch import printed_by
+from tests.evidence.exact.in_torch import TorchPython
 from tests.tiers import each_with_some
 
 pytestmark = [pytest.mark.long, pytest.mark.any_user]
@@ -17,10 +17,12 @@ pytestmark = [pytest.mark.long, pytest.mark.any_user]
 ONCE = "which cannot be told yet"
 
 
-def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0) -> dict[str, Any]:
+def collectives(
+    python: TorchPython, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0
+) -> dict[str, Any]:
     """The answers of one node's ranks."""
     program = "tests.evidence.exact.collectives_with_torch"
-    report: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
+    report: dict[str, Any] = json.loads(python.printed_by(program, str(ranks), case, str(budget_s), str(within_s)))
     return report
 
 
@@ -30,7 +32,7 @@ def description_of(report: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
-def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, ranks: int) -> None:
+def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: TorchPython, ranks: int) -> None:
     report = collectives(python, ranks, "clean", budget_s=1.0)
     assert [answer["rank"] for answer in report["answers"]] == [*range(ranks)]
     made = {
@@ -63,13 +65,13 @@ FAULTS = [
 @pytest.mark.parametrize(
     ("fault", "ranks"), each_with_some(FAULTS, [4, 8]), ids=lambda value: value[0] if isinstance(value, tuple) else None
 )
-def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, fault: tuple[str, str]) -> None:
+def test_a_fault_in_one_rank_is_found_as_what_it_is(python: TorchPython, ranks: int, fault: tuple[str, str]) -> None:
     case, message = fault
     description = description_of(collectives(python, ranks, case))
     assert message.format(last=ranks - 1) in description
 
 
-def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_link(python: str) -> None:
+def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_link(python: TorchPython) -> None:
     case = "an element that one rank sends to another"
     once = description_of(collectives(python, 4, case))
     assert "1 wrong in all-to-all of int32" in once
@@ -81,20 +83,20 @@ def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_lin
     assert description_of(report).endswith(": the link between GPU 1 and GPU 2")
 
 
-def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: str) -> None:
+def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: TorchPython) -> None:
     answers = collectives(python, 4, "a rank that dies")["answers"]
     assert answers[2]["error"] == "SystemExit: 3"
     assert all("error" in answer for answer in answers)
 
 
-def test_what_ranks_saw_before_another_died_is_kept(python: str) -> None:
+def test_what_ranks_saw_before_another_died_is_kept(python: TorchPython) -> None:
     report = collectives(python, 4, "a rank that dies after a wrong sum")
     assert report["answers"][2]["error"] == "SystemExit: 3"
     assert all("error" in answer for answer in report["answers"])
     assert "100 elements from 100 on, without that of rank 2): GPU 2" in description_of(report)
 
 
-def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str) -> None:
+def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: TorchPython) -> None:
     answers = collectives(python, 4, "a rank that hangs", within_s=8.0)["answers"]
     assert [answer["error"] for answer in answers] == ["no answer in 3 s"] * 4
 
@@ -107,20 +109,22 @@ def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str)
         ("fewer GPUs", 240.0, "PyTorch finds 2 GPUs; expected 4"),
     ],
 )
-def test_without_a_gpu_for_each_rank_nothing_is_exchanged(python: str, case: str, within_s: float, why: str) -> None:
+def test_without_a_gpu_for_each_rank_nothing_is_exchanged(
+    python: TorchPython, case: str, within_s: float, why: str
+) -> None:
     report = collectives(python, 4, case, within_s=within_s)
     assert (report["backend"], report["answers"]) == ("nccl", [{"error": why}] * 4)
 
 
 def test_no_result_is_compared_of_a_collective_that_nccl_has_aborted(
-    python: str, monkeypatch: pytest.MonkeyPatch
+    python: TorchPython, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as sites set it
     assert [answer.get("error") for answer in collectives(python, 2, "how ranks end")["answers"]] == [None, None]
 
 
 def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(
-    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python: TorchPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     answers = collectives(python, 2, "where ranks meet")["answers"]

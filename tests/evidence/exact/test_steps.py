@@ -9,29 +9,33 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.evidence.exact.facts_step import Opinion, opinion
-from tests.evidence.exact.in_torch import printed_by
+from tests.evidence.exact.in_torch import TorchPython
 from tests.testbed.compiled import shared_library
 
+PROGRAM = "tests.evidence.exact.steps_with_torch"
 STEP = 5
 
 
-def report_of(python: str, case: str, *arguments: str) -> dict[str, Any]:
+def report_of(python: TorchPython, case: str, *arguments: str) -> dict[str, Any]:
     """The output of one case of the program."""
-    report: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.steps_with_torch", case, *arguments))
+    report: dict[str, Any] = json.loads(python.printed_by(PROGRAM, case, *arguments))
     return report
 
 
 @pytest.fixture(scope="module")
-def clean(python: str) -> list[dict[str, Any]]:
+def clean(python: TorchPython) -> list[dict[str, Any]]:
     """The steps without a fault, by type."""
     return list(report_of(python, "clean")["types"])
 
 
 @pytest.mark.long
 @pytest.mark.any_user
-def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, clean: list[dict[str, Any]]) -> None:
+def test_steps_are_the_same_in_another_process_and_when_repeated(
+    python: TorchPython, clean: list[dict[str, Any]]
+) -> None:
     assert [entry["type"] for entry in clean] == ["float32", "bfloat16"]
-    assert report_of(python, "clean")["types"] == clean
+    afresh = json.loads(python.printed_afresh_by(PROGRAM, "clean"))
+    assert afresh["types"] == clean
     for entry in clean:
         assert len(set(entry["digests"])) == len(entry["digests"]) == 16
         assert (entry["differing"], entry["passes"]) == ([], 2)
@@ -42,7 +46,7 @@ def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, cl
 @pytest.mark.any_user
 @pytest.mark.parametrize("case", ["a bit of a gradient", "a bit of a weight"])
 def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
-    python: str, clean: list[dict[str, Any]], case: str
+    python: TorchPython, clean: list[dict[str, Any]], case: str
 ) -> None:
     for entry, right in zip(report_of(python, case)["types"], clean, strict=True):
         differs = [own != other for own, other in zip(entry["digests"], right["digests"], strict=True)]
@@ -53,14 +57,14 @@ def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
 @pytest.mark.long
 @pytest.mark.any_user
 @pytest.mark.parametrize("case", ["once in the first pass", "once in a later pass"])
-def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: str, case: str) -> None:
+def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: TorchPython, case: str) -> None:
     for entry in report_of(python, case)["types"]:
         assert entry["differing"] == [{"pass": 1, "step": STEP}]
 
 
 @pytest.mark.long
 @pytest.mark.any_user
-def test_what_differed_before_a_gpu_was_lost_is_kept(python: str) -> None:
+def test_what_differed_before_a_gpu_was_lost_is_kept(python: TorchPython) -> None:
     report = report_of(python, "lost after a bit has flipped")
     assert report["error"] == "RuntimeError: CUDA error: unspecified launch failure"
     assert report["types"][0]["differing"] == [{"pass": 1, "step": STEP}]
@@ -68,7 +72,7 @@ def test_what_differed_before_a_gpu_was_lost_is_kept(python: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.any_user
-def test_a_digest_counts_every_bit_and_where_it_is(python: str) -> None:
+def test_a_digest_counts_every_bit_and_where_it_is(python: TorchPython) -> None:
     digests = report_of(python, "digests")["digests"]
     assert len(set(digests)) == len(digests) == 36
 
@@ -83,7 +87,7 @@ LIBRARIES = {
 @pytest.mark.long
 @pytest.mark.any_user
 def test_software_is_alike_only_with_the_same_libraries_inside_and_the_same_overrides(
-    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python: TorchPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = []
     for name, text in LIBRARIES.items():
