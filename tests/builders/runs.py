@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pkgutil
 import subprocess
 import sys
@@ -9,9 +10,11 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, metadata
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -139,6 +142,34 @@ def load_suite() -> None:
         import_module(name)
 
 
+class Package:
+    """An installed package whose metadata is read once; pytest reads that of all packages twice in each run."""
+
+    def __init__(self, distribution: metadata.Distribution) -> None:
+        self._distribution = distribution
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._distribution, name)
+
+    @functools.cached_property
+    def metadata(self) -> Any:
+        return self._distribution.metadata
+
+    @functools.cached_property
+    def entry_points(self) -> Any:
+        return self._distribution.entry_points
+
+    @functools.cached_property
+    def files(self) -> Any:
+        return self._distribution.files
+
+
+@functools.cache
+def packages() -> list[Package]:
+    """The packages installed in this Python."""
+    return [*map(Package, distributions())]
+
+
 @dataclass
 class Runs:
     """A folder with checks and a recording, and ways to run pytest on them."""
@@ -175,7 +206,8 @@ class Runs:
         """Run pytest as a user would, without plugins that the suite does not use."""
         loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # this process has already loaded the plugin
         plugins = ("-p", "clusterproof.plugins.cluster")
-        return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
+        with patch.object(metadata, "distributions", packages):
+            return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
 
     def over(self, nodes: Iterable[NodeEvidence], *arguments: str) -> pytest.RunResult:
         """Record these nodes, and run the checks on them with `--results` into a new file."""
