@@ -18,8 +18,8 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 TESTS = Path(__file__).parent
 PRODUCT = TESTS.parent / "clusterproof"
 LONG_FOLDERS = frozenset({"aws", "counterparts"})  # a fake AWS server, and third-party programs
-ONE_SERVER = re.compile(r"tests/(?:aws|kubernetes)/")  # whose tests share servers that take long to start
-HALVES = 2  # of such a folder, each with servers of its own
+ONE_SERVER = re.compile(r"tests/(?:aws|kubernetes(?P<perf>/perf)?)/")  # with servers that take long to start
+HALVES = 2  # of such a folder, each with servers of its own; three kubelets for measurements are started only once
 PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
 )  # fixtures that start programs
@@ -137,12 +137,14 @@ def is_long(item: pytest.Item) -> bool:
 
 
 class ByServer(LoadFileScheduling):  # type: ignore[misc]
-    """Each file to one worker, and half of a folder whose tests share servers: more would start them again."""
+    """Each file to one worker, and a folder whose tests share servers, or half of it: more would start them again."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         folder = ONE_SERVER.match(file)
-        return f"{folder[0]} {zlib.crc32(file.encode()) % HALVES}" if folder else file
+        if not folder:
+            return file
+        return folder[0] if folder["perf"] else f"{folder[0]} {zlib.crc32(file.encode()) % HALVES}"
 
 
 @pytest.hookimpl(optionalhook=True)

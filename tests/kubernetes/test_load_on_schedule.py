@@ -13,73 +13,24 @@ from typing import Any
 import pytest
 import yaml
 
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.transport.kubernetes import RunObjects, config_map, job
 from clusterproof.plugins.transport.kubernetes import pod as probe_pod
-from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from clusterproof.plugins.transport.kubernetes.perf import perf_pod
-from tests.counterparts import installed
-from tests.kubernetes.gate import MANIFESTS, api_of, kubectl, rights
-from tests.kubernetes.perf import NAMES, RANKS, measurement
+from tests.kubernetes.gate import api_of, rights
+from tests.kubernetes.load_account import CONTAINER, RUN, VALUES, granted, pod, refusal, rendered
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
-from tests.testbed.kubernetes.nodes import Nodes
-from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.needs import needs_cluster, needs_kubectl, needs_openmpi
+from tests.testbed.needs import needs_kubectl
 
 pytestmark = needs_kubectl
-VALUES = ("image=registry.example.com/clusterproof:0.1.0", "load.schedule=0 3 * * *", f"load.image={RANKS}")
-RUN = RunObjects(f"{PerfPods.prefix}-0123456789", NAMESPACE, RANKS)
 OF_PROBES = RunObjects("clusterproof-0123456789", NAMESPACE)  # an administrator's, whose program is root on nodes
 NODE = node_of({"metadata": {"name": "gpu001"}, "status": {"capacity": {"nvidia.com/gpu": "8"}}})
-CONTAINER = {"name": "probe", "image": "x"}
 HOST_PROCESS = {"windowsOptions": {"hostProcess": True}}
 OF_GATE = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "gate"}
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "clusterproof-gate-0", "uid": "0", "controller": True}
 SECRET = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-
-
-def rendered(*values: str) -> str:
-    """The chart as helm renders it."""
-    command = [
-        f"{installed.folder('kubernetes')}/helm",
-        "template",
-        "x",
-        f"{MANIFESTS}/chart",
-        "--namespace",
-        NAMESPACE,
-    ]
-    command += [word for value in values for word in ("--set", value)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-@contextlib.contextmanager
-def granted(bed: Bed | Nodes) -> Iterator[Path]:
-    """A kubeconfig of the account."""
-    every = [
-        entry for entry in yaml.safe_load_all(rendered(*VALUES)) if entry["metadata"]["name"] == "clusterproof-load"
-    ]
-    file = bed.plane.folder / "load.yaml"
-    file.write_text(yaml.safe_dump_all(every))
-    kubectl(bed, "apply", "--filename", file)
-    try:
-        token = kubectl(bed, "create", "token", "clusterproof-load", "--namespace", NAMESPACE).strip()
-        kubeconfig = bed.plane.kubeconfig(token)
-        wait_until(lambda: "no privilege" in refusal(kubeconfig, RUN.pods, pod(privileged=True)), "confined")
-        yield kubeconfig
-    finally:
-        kubectl(bed, "delete", "--filename", file)
-
-
-def refusal(kubeconfig: Path, path: str, body: object) -> str:
-    """The server's refusal of an object that the account would create; empty if it is accepted."""
-    try:
-        api_of(kubeconfig).create(f"{path}?dryRun=All", body)
-    except KubernetesError as refused:
-        return str(refused)
-    return ""
 
 
 def refused_deletion(kubeconfig: Path, path: str, **query: object) -> str:
@@ -100,12 +51,6 @@ def there(bed: Bed, *created: tuple[str, Mapping[str, Any]]) -> Iterator[None]:
             name = body["metadata"]["name"]
             stack.callback(bed.plane.call, "DELETE", f"{path}/{name}?gracePeriodSeconds=0&propagationPolicy=Background")
         yield
-
-
-def pod(container: Mapping[str, Any] | None = None, privileged: bool = False, **spec: Any) -> dict[str, Any]:
-    probe = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
-    spec = {"automountServiceAccountToken": False, "containers": [probe], **spec}
-    return {"metadata": RUN.metadata(f"{RUN.name}-0"), "spec": spec}
 
 
 def named(name: str, **metadata: Any) -> dict[str, Any]:
@@ -220,13 +165,3 @@ def test_the_job_fails_where_a_node_does_or_is_idle_and_nothing_is_measured(
     program.chmod(0o755)
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run(container["command"], cwd=tmp_path, env=variables, check=False).returncode == expected
-
-
-@needs_cluster
-@needs_openmpi
-def test_pairs_are_measured_by_its_account(perf: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with granted(perf) as kubeconfig:
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        reading = measurement(METERS["nccl-tests"], "agents", ranks_per_node=2, size_bytes=2**20)
-    assert (reading.problem, reading.ranks, sorted(reading.hosts), reading.is_correct) == ("", 4, sorted(NAMES), True)
-    assert perf.left() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import subprocess
@@ -10,26 +9,20 @@ import sys
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-import zstandard
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX
 from clusterproof.plugins.transport import Limits, Program, Unusable
 from clusterproof.plugins.transport.kubernetes.sessions import PodSessions
-from clusterproof.plugins.watch import ChangeKind
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import JOBS, NODE, PODS
-from tests.kubernetes.watched import OOM, command, log, samplers, watched, with_log
+from tests.kubernetes.watched import command, samplers, watched
 from tests.testbed.kubernetes.bed import Bed
-from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
+from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
-OOM_KILL = "host.no_oom_kill"
 SHORT_S = 6  # lifetime of what nobody renews
 LINES = 16_000
 CHATTY = f"""import sys, time
@@ -37,56 +30,6 @@ for number in range({LINES}):
     print(number, "x" * 200, flush=True)
     time.sleep(0.0003)
 """
-
-
-def recorded(folder: Path, node: str) -> list[Any]:
-    """A node's recorded samples, line by line."""
-    packed = zstandard.ZstdDecompressor().stream_reader((folder / f"{node}{SUFFIX}").read_bytes(), True)
-    return [json.loads(line) for line in io.TextIOWrapper(packed)]
-
-
-def gaps(lines: list[Any]) -> list[str]:
-    """Why another sampler was started."""
-    return [str(line["gap"]["why"]) for line in lines if isinstance(line, dict) and "gap" in line]
-
-
-@needs_cluster
-@needs_openmpi
-def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet_are_started_anew(
-    perf: Nodes, tmp_path: Path
-) -> None:
-    (first, second, *_), root, kept = perf.machines, with_log(tmp_path), tmp_path / "kept"
-    with watched([first, second], root, kept, perf.joined) as watch:
-        watch.until_sampled(first, second)
-        log(root, OOM, 1)
-        for name in (first, second):
-            assert "python3" in watch.until_said(OOM_KILL, node=name).message
-        perf.plane.restart_apiserver()
-        with perf.machines[second].without_kubelet():
-            watch.until_sampled(first)
-        watch.until_sampled(second)
-        (pod,) = [
-            str(entry["metadata"]["name"]) for entry in perf.plane.items(PODS) if entry["spec"]["nodeName"] == first
-        ]
-        perf.plane.call("DELETE", f"{PODS}/{pod}")
-        wait_until(lambda: first in nodes_with_pods(perf, but=pod), "another pod")
-        watch.until_sampled(first, second)
-        for name in (first, second):
-            assert [change.kind for change in watch.of(OOM_KILL, name)] == [ChangeKind.OPENED]
-    assert perf.left() == []
-    for machine in perf.machines.values():
-        wait_until(lambda machine=machine: not samplers(machine), "without samplers")  # type: ignore[misc]
-    assert gaps(recorded(kept, first)) == ["its pod was deleted meanwhile, by whom is not known"]
-    header, *lines = recorded(kept, second)
-    assert HEADER in header
-    assert all(isinstance(entry, list) for entry in lines if "event" not in entry)  # no gap, and no other sampler
-    times = [entry[0] for entry in lines if isinstance(entry, list)]
-    assert all(before < after for before, after in pairwise(times))
-
-
-def nodes_with_pods(perf: Nodes, but: str) -> list[str]:
-    pods = [pod for pod in perf.plane.items(PODS) if pod["status"].get("phase") == "Running"]
-    return [str(pod["spec"]["nodeName"]) for pod in pods if pod["metadata"]["name"] != but]
 
 
 def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_beside_it(

@@ -157,6 +157,7 @@ def test_the_programs_of_others_are_among_it(monkeypatch: pytest.MonkeyPatch) ->
     [
         (("tests/core/test_record.py", "tests/core/test_table.py"), 2),
         (tuple(f"tests/kubernetes/test_{letter}.py" for letter in "abcdefgh"), HALVES),
+        (tuple(f"tests/kubernetes/perf/test_{letter}.py" for letter in "abcdefgh"), 1),
     ],
 )
 def test_files_that_share_a_server_go_to_few_workers(files: tuple[str, ...], workers: int) -> None:

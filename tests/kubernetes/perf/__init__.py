@@ -59,7 +59,7 @@ def give_images(bed: Nodes) -> None:
     """Install a real MPI with ranks that sum, and the nccl-tests stand-in on one node: a good one and a faulty one."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = Path(folder, "all_reduce_perf")
-        ranks.write_bytes(program(Path(__file__).parents[1] / "testbed/tools/all_reduce.c", compiler="mpicc"))
+        ranks.write_bytes(program(Path(__file__).parents[2] / "testbed/tools/all_reduce.c", compiler="mpicc"))
         shared = {**python_files(), **shell_files()}
         mpi = {
             **open_mpi_files(),
