@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -45,6 +46,7 @@ def values(every_word: Words) -> Words:
     return frozenset(word for word in every_word if any(letter.isdigit() for letter in word))
 
 
+@functools.lru_cache(1 << 13)  # removals take away the same values again and again
 def words(text: str) -> Words:
     """The words of a text, without times."""
     return frozenset(_WORD.findall(_MOMENT.sub("", text).lower()))
