@@ -18,6 +18,7 @@ from tests.testbed.slurm_version import OWN, SlurmVersion
 
 CONTROLLER = "controller"
 START_S = 600.0
+POLL_S = 0.2  # each look is a command of Slurm's, which costs 0.01 s of processor time
 GPUS = 8
 CPUS = 4
 
@@ -97,7 +98,7 @@ class SlurmBed:
         while (state := self.state(name)) not in states:
             if time.monotonic() > until:
                 raise TimeoutError(f"{name} is {state}; expected {' or '.join(states)}: {self.log(name)}")
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         return state
 
     def log(self, name: str) -> str:
