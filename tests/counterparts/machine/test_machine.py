@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.counterparts import installed
 from tests.counterparts.machine.machine import DISKS, NAME, Machine, booted
-from tests.testbed.needs import needs_sshd
+from tests.testbed.compiled import program
+from tests.testbed.needs import needs_gcc, needs_sshd
 
-pytestmark = [needs_sshd, installed.needs(NAME)]
+pytestmark = [needs_sshd, needs_gcc, installed.needs(NAME)]
 
 FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
 TRUE_OF_IT = {  # always true of it: no time or name server, Debian's limits, and a busy host
@@ -54,19 +56,15 @@ echo '/var/archive /archive ext4 loop,nofail 0 0' >>/etc/fstab
 mount -o loop,ro /var/archive /archive
 """
 CRASHES = 2100
-FLOOD = f"""
+CRASHING = Path(__file__).with_name("crashes.c")
+FLOOD = """
 sysctl -qw kernel.printk_ratelimit=0
-python3 - <<'END'
-import ctypes, os, resource
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-os.setuid(65534)
-library = ctypes.CDLL(None)
-for number in range({CRASHES}):
-    if not os.fork():
-        library.prctl(15, f"EXT4-fs-{{number:04x}}".encode())  # its name, as whoever runs it likes
-        ctypes.string_at(0)
-    os.wait()
+base64 -d >/usr/local/bin/crashes <<'END'
+{program}
 END
+chmod +x /usr/local/bin/crashes
+/usr/local/bin/crashes {crashes}
+rm /usr/local/bin/crashes
 sysctl -qw kernel.printk_ratelimit=5
 """
 SERVER = """
@@ -135,7 +133,8 @@ def untouched(machine: Machine) -> dict[str, Result]:
 def sick(machine: Machine, untouched: dict[str, Result]) -> dict[str, Result]:
     """The results with many unrelated faults at once."""
     machine.befall("set_link adapter off")
-    for script in (SERVICES, FULL, READ_ONLY, FLOOD, SERVER, DRIVER, NETWORK, HARDWARE):
+    flood = FLOOD.format(program=b64encode(program(CRASHING)).decode(), crashes=CRASHES)
+    for script in (SERVICES, FULL, READ_ONLY, flood, SERVER, DRIVER, NETWORK, HARDWARE):
         ran = machine.shell(script)
         assert ran.returncode == 0, f"{script}\n{ran.stderr}"
     machine.befall(*(f"mce {cpu} {bank} {CORRECTED}" for cpu in range(2) for bank in range(4, 10)))
