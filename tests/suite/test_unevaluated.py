@@ -159,6 +159,18 @@ def test_what_a_test_has_found_counts_also_where_sys_exit_ends_it(runs: Runs, ar
     assert [(result.verdict, result.observed) for result in runs.results] == [(FAIL, "a fan stands still")] * 2
 
 
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
+def test_a_plugin_that_breaks_over_a_result_ends_nothing(runs: Runs, workers: list[str]) -> None:
+    breaks = "def pytest_cluster_result(result):\n    assert result.node != 'gpu001', 'no such ticket'\n"
+    runs.checks(test_it=LIGHT, conftest=breaks)
+    ran = runs.over(BAD_SECOND, *workers)
+    assert ran.ret == 1
+    assert runs.verdicts == {"gpu001": PASS, "gpu002": FAIL, "gpu003": PASS}
+    ran.stdout.fnmatch_lines(
+        ["warning: what pytest_cluster_result passes on is not whole: *no such ticket*conftest.py:2)"]
+    )
+
+
 def test_where_collection_broke_off_what_was_chosen_is_incomplete(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
     ran = runs.over(BAD_SECOND)
