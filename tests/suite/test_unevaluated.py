@@ -143,16 +143,20 @@ def test_what_ends_the_run_within_a_test_that_has_found_something_is_no_finding(
     assert "INTERRUPTED: 0 of 3 checks ended" in output
 
 
+@pytest.mark.parametrize("ends", ["sys.exit(3)", "raise asyncio.CancelledError"])
 @pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])
-def test_what_a_test_has_found_counts_also_where_sys_exit_ends_it(runs: Runs, arguments: str) -> None:
+def test_what_a_test_has_found_counts_also_where_something_else_than_an_error_ends_it(
+    runs: Runs, arguments: str, ends: str
+) -> None:
     runs.checks(
         test_it=f"""
+        import asyncio
         import sys
         from clusterproof import fail_if
 
         def test_it({arguments}):
             fail_if(True, "a fan stands still; expected it to turn")
-            sys.exit(3)
+            {ends}
         """
     )
     assert runs.over(BAD_SECOND[:2]).ret == 1
