@@ -38,10 +38,8 @@ class FindingGroup:
 
     @property
     def of_each_cause(self) -> tuple[Result, ...]:
-        """One of its results for each cause with its own remedy: nodes are unreachable for several reasons."""
-        if not self.first.is_of_unreachable:
-            return self.results[:1]
-        return tuple({result.cause: result for result in reversed(self.results)}.values())[::-1]
+        """One of its results for each remedy: nodes are unreachable for several reasons."""
+        return tuple({remedied_like(result): result for result in reversed(self.results)}.values())[::-1]
 
     @property
     def suspicion(self) -> str:
@@ -101,6 +99,11 @@ class FindingGroup:
             for line in result.message.split("\n"):
                 nodes[line].append(result.node)
         return [(fold(names), line) for line, names in nodes.items()]
+
+
+def remedied_like(result: Result) -> str:
+    """What results of one check share that have one remedy: it names the node if that did not answer."""
+    return result.cause if result.is_of_unreachable or not result.is_evaluated else result.remedy
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,15 @@ def test_a_third_party_extends_the_suite_the_pytest_way(pytester: pytest.Pyteste
     assert ran.ret == 1
 
 
+def test_a_connection_that_nobody_has_is_refused_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST.replace('"rack", "relay"', '"rack", "relais"'))
+    pytester.makepyfile(weather=WEATHER, test_weather=CHECK.replace("\\", ""))
+    ran = pytester.runpytest_subprocess("-p", "clusterproof.plugins.cluster", "--cluster", "rack:7", "--no-report")
+    ran.stderr.fnmatch_lines(["ERROR: no connection is called 'relais'; known are local, *pytest_cluster_connection"])
+    assert "INTERNALERROR" not in ran.stdout.str()
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("source", ["rack:7", "replay:recorded"])
 def test_a_third_partys_check_has_its_verdict_under_redact_too(pytester: pytest.Pytester, source: str) -> None:

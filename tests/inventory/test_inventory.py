@@ -196,10 +196,19 @@ def test_a_narrowing_that_cannot_be_meant_is_refused(nodes: str, exclude: str, m
         narrow(CLUSTER, nodes, exclude)
 
 
-def test_two_nodes_of_one_name_in_another_authors_inventory_are_refused() -> None:
-    twins = Cluster("mine", "ssh", (Target("gpu1", "10.0.0.1"), Target("gpu1", "10.0.0.2")))
-    with pytest.raises(InventoryError, match="mine has the node 'gpu1' twice; expected it once"):
-        narrow(twins)
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ((Target("gpu1", "10.0.0.1"), Target("gpu1", "10.0.0.2")), "mine has the node 'gpu1' twice; expected it once"),
+        ((Target("gpu1"), Target("", "10.0.0.2")), "mine has a node without a name; expected one for each"),
+        ((), "mine has no node; expected at least one"),
+    ],
+)
+def test_nodes_that_cannot_be_told_apart_in_another_authors_inventory_are_refused(
+    targets: tuple[Target, ...], message: str
+) -> None:
+    with pytest.raises(InventoryError, match=f"^{message}$"):
+        narrow(Cluster("mine", "ssh", targets))
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,7 @@ REFUSED = [
     ('[libraries]\n"libnccl.so" = "whole"', "does not look at 'libnccl.so' (did you mean libnccl.so.2?)"),
     ('[services]\nmunge = "active, on"', "munge: 'on' is not a rule; expected active or inactive"),
     ('[sizes]\ngpu = "== 8"', "the probe does not look at 'gpu' (did you mean gpus?)"),
+    ('[versions]\ncuda = "1.50 to 1.43"', "cuda: '1.50 to 1.43' holds for nothing; expected the lower end first"),
     ('[sizes]\ngpus = "8"', "gpus: '8' is not a rule; expected one of"),
     ("[sizes]\ngpus = 8", "gpus is a whole number; expected text"),
     ('[manifest]\nmade_by = "me"', "'made_by' is not a known key"),

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import load
 from clusterproof.reports.results import read_results
-from tests.builders.recordings import unreached
+from tests.builders.recordings import node, unreached
 from tests.builders.runs import ALONE_OR_NOT, LIGHT, ROOT, Runs, saying
 
 
@@ -69,6 +69,17 @@ def test_a_redacted_recording_lies_beside_nothing_that_has_names(runs: Runs) -> 
     run = runs.over([saying("gpu001", "pass")], "--redact", "--record", "kept")
     assert run.ret == pytest.ExitCode.USAGE_ERROR
     run.stderr.fnmatch_lines(["*--record kept with --redact: files are there*expected a new folder"])
+
+
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
+def test_a_mount_that_is_named_like_its_server_is_the_one_that_the_policy_expects(
+    runs: Runs, workers: list[str]
+) -> None:
+    mounts = [{"path": "/mnt/filer7-data", "type": "nfs4", "source": "filer7:/export"}]
+    runs.checks(test_it="def test_it(node): assert set(node.policy.mounts) <= set(node.mount_points)")
+    (runs.folder / "site.toml").write_text('mounts.expected = ["/mnt/filer7-data"]\n', encoding="utf-8")
+    run = runs.over([node("gpu001", mounts={"mounts": mounts})], "--redact", "--policy=site.toml", *workers)
+    assert run.ret == 0, run.stdout.str()
 
 
 def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

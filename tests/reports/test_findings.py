@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, missing_evidence
 from clusterproof.reports.formats.junit import suites
-from clusterproof.reports.formats.markdown import markdown
+from clusterproof.reports.formats.markdown import annotation_lines, markdown
 from clusterproof.reports.formats.prometheus import prometheus
 from clusterproof.reports.formats.text import text
 from clusterproof.reports.page import finding_block
@@ -182,8 +183,24 @@ def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each()
     for shown in (re.sub("<[^>]*>", " ", page), summary.replace("`", "").replace("*", "").replace(":", "")):
         text = " ".join(shown.replace(":", "").lower().split())
         assert "see it ssh n1 do remedy of timed out n1 see it ssh n2 do remedy of refused n2" in text
+    (annotation,) = annotation_lines(evaluated, PACKAGED)
+    assert "%0Ado: remedy of timed out: n1%0Ado: remedy of refused: n2%0A" in annotation
+    (failure,) = ET.fromstring(suites(run_of(evaluated))).iter("failure")
+    assert re.findall("^(?:nodes|do): .*", failure.text or "", re.MULTILINE) == [
+        *("nodes: n1", "do: remedy of timed out: n1"),
+        *("nodes: n[2-3]", "do: remedy of refused: n2"),
+    ]
     (finding,) = findings([result(node, Verdict.FAIL) for node in causes], Verdict.FAIL, PACKAGED)
     assert len(finding.of_each_cause) == 1
+
+
+def test_two_tests_of_one_id_have_the_remedy_of_each() -> None:
+    both = [result("n1", Verdict.FAIL, "host.fan", remedy=f"Turn the fan in the {side}.") for side in ("front", "back")]
+    (finding,) = findings(both, Verdict.FAIL, PACKAGED)
+    assert [separate.remedy for separate in finding.of_each_cause] == [
+        "Turn the fan in the front.",
+        "Turn the fan in the back.",
+    ]
 
 
 def test_a_gap_of_several_ranks_begins_with_the_first_and_lists_the_others() -> None:

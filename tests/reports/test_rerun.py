@@ -84,3 +84,17 @@ def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     assert "--report" not in command
     runs.run(*shlex.split(command)[1:], "--results", str(runs.results_file))
     assert [(entry.check, entry.node) for entry in runs.results] == [("host.word", "gpu002")]
+
+
+def test_the_command_of_a_redacted_report_has_each_option_with_its_value(runs: Runs) -> None:
+    marked = LIGHT.replace("pytest.mark.prolog", "pytest.mark.zorgville")
+    known = "def pytest_configure(config): config.addinivalue_line('markers', 'zorgville: of this site')\n"
+    runs.checks(test_it=marked, conftest=known)
+    cluster = runs.cluster(all_verdicts())
+    runs.plain("--cluster", cluster, "--redact", "-m", "host and zorgville", "--report", "out")
+    text = (runs.folder / "out/summary.txt").read_text()
+    command = next(line for line in text.splitlines() if line.strip().startswith("pytest "))
+    *begins, nodes = shlex.split(command.partition(" -k ")[0])
+    assert begins == ["pytest", "--cluster", "X", "-m", "host and name-1", "--nodes"], command
+    assert nodes
+    assert "zorgville" not in text

@@ -143,20 +143,36 @@ def test_what_ends_the_run_within_a_test_that_has_found_something_is_no_finding(
     assert "INTERRUPTED: 0 of 3 checks ended" in output
 
 
+@pytest.mark.parametrize("ends", ["sys.exit(3)", "raise asyncio.CancelledError"])
 @pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])
-def test_what_a_test_has_found_counts_also_where_sys_exit_ends_it(runs: Runs, arguments: str) -> None:
+def test_what_a_test_has_found_counts_also_where_something_else_than_an_error_ends_it(
+    runs: Runs, arguments: str, ends: str
+) -> None:
     runs.checks(
         test_it=f"""
+        import asyncio
         import sys
         from clusterproof import fail_if
 
         def test_it({arguments}):
             fail_if(True, "a fan stands still; expected it to turn")
-            sys.exit(3)
+            {ends}
         """
     )
     assert runs.over(BAD_SECOND[:2]).ret == 1
     assert [(result.verdict, result.observed) for result in runs.results] == [(FAIL, "a fan stands still")] * 2
+
+
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
+def test_a_plugin_that_breaks_over_a_result_ends_nothing(runs: Runs, workers: list[str]) -> None:
+    breaks = "def pytest_cluster_result(result):\n    assert result.node != 'gpu001', 'no such ticket'\n"
+    runs.checks(test_it=LIGHT, conftest=breaks)
+    ran = runs.over(BAD_SECOND, *workers)
+    assert ran.ret == 1
+    assert runs.verdicts == {"gpu001": PASS, "gpu002": FAIL, "gpu003": PASS}
+    ran.stdout.fnmatch_lines(
+        ["warning: what pytest_cluster_result passes on is not whole: *no such ticket*conftest.py:2)"]
+    )
 
 
 def test_where_collection_broke_off_what_was_chosen_is_incomplete(runs: Runs) -> None:

@@ -244,9 +244,10 @@ def test_two_workers_give_the_same_verdicts(runs: Runs, checks: str) -> None:
     assert run.ret == 1
 
 
-def test_without_a_terminal_there_are_still_records(runs: Runs) -> None:
+@pytest.mark.parametrize("plugin", ["terminal", "debugging"])
+def test_without_a_plugin_of_pytests_there_are_still_records(runs: Runs, plugin: str) -> None:
     runs.checks(test_it=LIGHT)
-    run = runs.over(all_verdicts(), "-p", "no:terminal")
+    run = runs.over(all_verdicts(), "-p", f"no:{plugin}")
     assert run.ret == 1
     assert runs.verdicts == VERDICTS
 

@@ -89,3 +89,17 @@ def test_a_node_that_a_connection_of_another_author_leaves_out_has_not_answered(
     assert [evidence.node for evidence in noted] == list(by_node) == ["left", "right"]
     detail = "its connection ended without an answer of it, or why there is none"
     assert (by_node["right"].unreached, by_node["right"].detail) == (Unreached.LOST, detail)
+
+
+def test_an_answer_stands_where_a_connection_of_another_author_then_gives_the_node_up() -> None:
+    class Impatient:
+        def run(self, targets: Sequence[Target], *arguments: Any) -> None:
+            *_, answered = arguments
+            answered(targets[0], Answer(unreached=Unreached.NO_ROUTE))
+            connection_for("local").run(targets, *arguments)
+            answered(targets[1], Answer(unreached=Unreached.TIMED_OUT))
+
+    by_node = gather(
+        Cluster("two", "own", NODES), adopted(Impatient()), ["boot"], ProbeOptions(), Limits(), lambda _: None
+    )
+    assert {name: evidence.unreached for name, evidence in by_node.items()} == {"left": None, "right": None}

@@ -68,7 +68,7 @@ def read_text(
     """The whole text of a file; `expected` says what it should have been.
 
     Raises InventoryError; NotOwnError if the file must be the caller's own and is not.
-    Raises OSError; NotOwnError if the file must be the caller's own and is not."""
+    """
     try:
         text = read_whole(path, most_bytes, below, is_own=is_own).decode("utf-8-sig")
     except NotOwnError:

@@ -149,7 +149,9 @@ ALL_PASSED = [_PASSED]
 
 
 def _outcome_types() -> tuple[type[BaseException], ...]:
-    return (Exception, SystemExit, *_pytest_outcomes())  # a check that calls sys.exit ends itself, not the run
+    # A check that calls sys.exit, or whose asyncio task is cancelled, ends itself, not the run.
+    asyncio = sys.modules.get("asyncio")
+    return (Exception, SystemExit, *([asyncio.CancelledError] if asyncio else []), *_pytest_outcomes())
 
 
 def _pytest_outcomes() -> tuple[type[BaseException], ...]:

@@ -60,11 +60,15 @@ def settings_in(words: Iterable[str]) -> dict[str, str]:
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
     """The cluster with only `nodes` and without `exclude`: nodesets; empty ones change nothing.
 
-    Raises InventoryError for an unknown node, an empty result, or a third-party inventory's duplicate names and
-    unknown expectations.
+    Raises InventoryError for an unknown node, an empty result, or a third-party inventory's duplicate or missing names
+    and unknown expectations.
     """
     kept = require_unique(cluster.targets, f"{cluster.name:.80}")
+    if not kept:
+        raise InventoryError(f"{cluster.name:.80} has no node; expected at least one")
     for target in kept:
+        if not target.name.strip():
+            raise InventoryError(f"{cluster.name:.80} has a node without a name; expected one for each")
         Table(f"{cluster.name:.80} {target.name:.80}", {"expect": target.expect}).expect()
     if nodes:
         chosen = _members(cluster, nodes, "--nodes")

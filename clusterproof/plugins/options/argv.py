@@ -74,14 +74,15 @@ def command_of(config: pytest.Config) -> tuple[str, ...]:
         value = getattr(config.option, option.flag[2:].replace("-", "_"), None)
         for entry in value if isinstance(value, list) else [value]:
             arguments += _words(option, entry)
+    redaction = getattr(config.pluginmanager.get_plugin("clusterproof-session"), "redaction", None)
+    shown = redaction.text if redaction else str
     if config.option.redact:
         arguments[1:] = ["--cluster", "X"]
     if config.option.markexpr:
-        arguments += ["-m", config.option.markexpr]
+        arguments += ["-m", shown(config.option.markexpr)]
     if config.args_source is config.ArgsSource.ARGS:
-        arguments += [str(argument) for argument in config.args]
-    redaction = getattr(config.pluginmanager.get_plugin("clusterproof-session"), "redaction", None)
-    return tuple(word for word in arguments if not redaction or redaction.text(word) == word)
+        arguments += [text for argument in config.args if (text := str(argument)) == shown(text)]
+    return tuple(arguments)
 
 
 def _words(option: Option, value: Any) -> list[str]:

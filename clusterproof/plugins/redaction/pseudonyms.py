@@ -26,6 +26,7 @@ class Pseudonyms:
     def __init__(self) -> None:
         self._words: dict[str, str] = {}  # by name; in lower case if the name is not case-sensitive
         self._counts: Counter[str] = Counter()
+        self._domains: dict[str, str] = {}  # of hosts that are no nodes, by their first label
         self._structured = Names()  # names that contain an address or an id, such as ip-10-1-2-3
         self._plain = Names()
         self._hosts: set[str] = set()  # known host names, in lower case
@@ -98,12 +99,25 @@ class Pseudonyms:
         key = (
             small.replace("_", "-") if kind == "uuid" else small if kind in _CASELESS or small in self._words else name
         )
-        if kind in ("address", "host") and key not in self._words and not key[:1].isdecimal():
-            key = key.split(".")[0]  # a host is the same with and without its domain
+        if kind in ("address", "host") and key not in self._words and not (key[:1].isdecimal() or ":" in key):
+            key = self._without_domain(kind, key)
         if key not in self._words:
             self._counts[kind] += 1
             self._words[key] = _new_word(kind, self._counts[kind], name)
         return self._words[key]
+
+    def _without_domain(self, kind: str, name: str) -> str:
+        """A host is the same with and without its domain; in another domain it is another host, but not of AWS."""
+        label, _, domain = name.partition(".")
+        known = self._domains.get(label) or domain
+        if (
+            kind == "host"
+            and domain
+            and not (f"{known}.".startswith(f"{domain}.") or f"{domain}.".startswith(f"{known}."))
+        ):
+            return name
+        self._domains[label] = max(known, domain, key=len)
+        return label
 
     def _kept(self, text: str, has_addresses: bool, is_login: bool) -> str:
         marked_text = self._marked(_unmarkable(text), has_addresses)

@@ -61,10 +61,15 @@ class Redaction:
             notes=tuple(map(self.text, cluster.notes)),
         )
         self.further_collectors: Collection[str] = ()  # a site's own, by which its checks ask for them
-        self.of_policy: dict[str, str] = {}  # replacements in the policy, for workers
+        self._policy = policy
+        self.policy = self._policy_without_names()
+
+    def _policy_without_names(self) -> Policy:
+        """The policy, with the names known so far redacted as in the evidence; the replacements are for workers."""
+        self.of_policy: dict[str, str] = {}
         noted = self._noted
-        self.policy = without_names(
-            policy, noted(self.text), noted(self.type_word), noted(self.version), noted(self.node_word)
+        return without_names(
+            self._policy, noted(self.text), noted(self.type_word), noted(self.version), noted(self.node_word)
         )
 
     def _noted(self, shown: Callable[[str], str]) -> Callable[[str], str]:
@@ -75,7 +80,10 @@ class Redaction:
 
     @contextmanager
     def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
-        """Yield a function that takes a node's evidence; at the end, even if interrupted, `keep` gets it redacted."""
+        """Yield a function that takes a node's evidence; at the end, even if interrupted, `keep` gets it redacted.
+
+        So is the policy then, with the names that the nodes report: a path in it stays the path that a node mounts.
+        """
         learned: list[NodeEvidence] = []
 
         def learn(evidence: NodeEvidence) -> None:
@@ -85,6 +93,7 @@ class Redaction:
         try:
             yield learn
         finally:
+            self.policy = self._policy_without_names()
             for evidence in learned:
                 keep(self.evidence(evidence))
 

@@ -186,9 +186,12 @@ class Gatherer:
         return aws.ask(account, replace(cluster, settings={**settings, **further_settings}), collectors, timeout_s)
 
     def connection(self) -> Connection:
-        """The connection to the nodes: a third party's, or the one that the cluster names."""
+        """The connection to the nodes: a third party's, or the one that the cluster names. Raises pytest.UsageError."""
         connection = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
-        return adopted(connection) if connection else connection_for(self.cluster.connection)
+        try:
+            return adopted(connection) if connection else connection_for(self.cluster.connection)
+        except LookupError as unknown:
+            raise pytest.UsageError(f"{unknown}; expected one of them, or one of pytest_cluster_connection") from None
 
     def _further_collectors(self) -> list[Path]:
         """Third-party files, each a collector of the probe. Raises pytest.UsageError."""

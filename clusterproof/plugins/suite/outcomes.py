@@ -33,6 +33,7 @@ from clusterproof.plugins.suite.state import (
     is_named,
     nodes_of,
     note_unwritten,
+    tell_plugins,
     topology_of,
 )
 from clusterproof.plugins.suite.terminal import Evaluating, is_plain
@@ -169,7 +170,7 @@ class Outcomes:
         if self.evaluating:
             self.evaluating.count()
         self._write()
-        self.config.hook.pytest_cluster_result(config=self.config, result=result)
+        tell_plugins(self.config, result)
 
     def _write(self) -> None:
         """Write what is missing in the file: one result, and any that a signal interrupted."""
@@ -260,8 +261,7 @@ class Outcomes:
         cluster = None if self.config.option.redact else self.cluster
         for line in summary(self.reported, catalog_of(self.config), width, is_verbose, cluster):
             terminalreporter.write_line(line.text, **line.markup)
-        places = topology_of(self.config)
-        for text in lines(places) if places else ():
+        for text in lines(places) if (places := topology_of(self.config)) else ():
             terminalreporter.write_line(text)
         self._note_measurements(terminalreporter)
 

@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(run_loop, "clusterproof-run-loop")
     config.pluginmanager.register(report, "clusterproof-report")
     config.pluginmanager.register(fixtures, "clusterproof-fixtures")
+    config.option.usepdb = bool(config.getoption("usepdb", False))  # `-p no:debugging` leaves it out
     check_root(config)
     check_options(config.option)
     if not hasattr(config, "workerinput"):

@@ -219,6 +219,8 @@ class ClusterSession:
             self.redaction.further_collectors = self.gatherer.further_names
         with self.redaction.rewriting(keep) if self.redaction else nullcontext(keep) as take:
             self.gatherer.nodes(collectors, loads, discovered.before(take))
+        if self.redaction:
+            self.config.stash[POLICY] = self.redaction.policy
         if control_collectors:
             collected = self.gatherer.control_plane(control_collectors, discovered)
             self.config.stash[CONTROL_PLANE] = (

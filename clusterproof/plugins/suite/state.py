@@ -9,6 +9,7 @@ import pytest
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes
+from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.opened import DISK_FULL
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -22,6 +23,7 @@ from clusterproof.reports.topology import Topology, topology
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairwiseRun
+    from clusterproof.plugins.core.result import Result
     from clusterproof.plugins.training_run.run import TrainingRun
 
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
@@ -54,6 +56,16 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
     note_full(config, problem)
     where = f"{problem.filename}: " if problem.filename else ""
     config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_FREE_SPACE}")
+
+
+def tell_plugins(config: pytest.Config, result: Result) -> None:
+    """Pass a result to every plugin that wants it. The run and its reports go on if a third party's breaks."""
+    try:
+        config.hook.pytest_cluster_result(config=config, result=result)
+    except Exception as problem:
+        note_full(config, problem)
+        why = " ".join(f"{type(problem).__name__}: {problem} ({raised_at(problem)})".split())
+        config.stash.setdefault(UNWRITTEN, {}).setdefault("what pytest_cluster_result passes on", why)
 
 
 def policy_of(config: pytest.Config) -> Policy:

@@ -84,7 +84,9 @@ def probe_nodes(
         requested_at = (now - answer.seconds if answer.seconds else began) - answer.age_s
         evidence = replace(evidence, asked=requested_at, answered=now)
         with lock:
-            gathered[target.name] = on_answer(evidence) or evidence
+            known = gathered.get(target.name)
+            if not known or known.unreached:  # an answer stands where the connection then gives the node up
+                gathered[target.name] = on_answer(evidence) or evidence
 
     connection.run(cluster.targets, to_run, limits, answered)
     for target in cluster.targets:

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import SUBSYSTEMS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import MAX_ATTRIBUTE, legal, owner_of
-from clusterproof.reports.findings import shortened
+from clusterproof.reports.findings import remedied_like, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do_line
@@ -129,7 +129,7 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
     if not shown and len({result.check for result in results}) > 1:
         count = Counter(result.verdict for result in results)
         return ["\n".join(f"{verdict.value}: {number_of(number, 'check')}" for verdict, number in count.items())]
-    groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
+    groups: dict[tuple[Verdict, str, str], list[Result]] = defaultdict(list)
     by_cause: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
     is_of_node = len({result.check for result in results}) > 1
     parts = (part for result in shown or results for part in result.by_cause)
@@ -137,10 +137,10 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
         if is_of_node and part.verdict is Verdict.INCOMPLETE and part.cause:
             by_cause[part.cause].append(part.check)
         else:
-            groups[part.verdict, part.check].append(part)
+            groups[part.verdict, part.check, remedied_like(part)].append(part)
     incomplete = Verdict.INCOMPLETE.value
     causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in by_cause.items()]
-    return [*(_text(check, verdict, group) for (verdict, check), group in groups.items()), *causes]
+    return [*(_text(check, verdict, group) for (verdict, check, _), group in groups.items()), *causes]
 
 
 def _message(results: Sequence[Result]) -> str:

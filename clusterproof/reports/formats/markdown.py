@@ -183,7 +183,7 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
             message = "\n".join(
                 [
                     *_first(finding.lines_within(ANNOTATION)),
-                    f"do: {finding.first.remedy}",
+                    *(f"do: {result.remedy}" for result in finding.of_each_cause if result.remedy),
                     f"check: {finding.first.check}",
                 ]
             )

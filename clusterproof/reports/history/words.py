@@ -43,6 +43,8 @@ def moment(seconds: float) -> str:
 
 def ago(seconds: float) -> str:
     """`2 h ago`."""
+    if seconds < -60:
+        return "by a clock that was ahead of this one"
     for size, most, unit in ((60, 3600, "min"), (3600, 172_800, "h")):
         if size <= seconds < most:
             return f"{seconds // size:.0f} {unit} ago"

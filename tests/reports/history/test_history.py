@@ -272,6 +272,7 @@ def _sorted(changes: Iterable[Change]) -> Changes:
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
+        (-7200, "by a clock that was ahead of this one"),
         (-5, "just now"),
         (59, "just now"),
         (60, "1 min ago"),

@@ -64,8 +64,7 @@ def rules(text: str) -> tuple[Rule, ...]:
         raise ValueError(
             f"{text[:60]!r}… has {len(text)} characters; expected at most {MAX_LENGTH} characters in a rule"
         )
-    parts = (part.strip() for part in text.split(","))
-    return tuple(_rule(condition) for part in parts for condition in _bounds(part))
+    return tuple(rule for part in text.split(",") for rule in _of_part(part.strip()))
 
 
 def broken(written: str, required: str) -> str:
@@ -79,10 +78,15 @@ def is_older(written: str, least: str) -> bool:
     return bool(broken(written, f">= {least}"))
 
 
-def _bounds(part: str) -> list[str]:
-    """Both ends of a range, `1.43 to 1.50`, as conditions; any other condition unchanged."""
-    least, word, most = part.partition(" to ")
-    return [f">= {least}", f"<= {most}"] if word else [part]
+def _of_part(part: str) -> list[Rule]:
+    """Both ends of a range, `1.43 to 1.50`, as conditions; any other condition unchanged. Raises ValueError."""
+    first, word, last = part.partition(" to ")
+    if not word:
+        return [_rule(part)]
+    least, most = _rule(f">= {first}"), _rule(f"<= {last}")
+    if not (least.holds(most.version) or most.holds(least.version)):
+        raise ValueError(f"{part!r} holds for nothing; expected the lower end first")
+    return [least, most]
 
 
 def _rule(text: str) -> Rule:
