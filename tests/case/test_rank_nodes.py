@@ -80,9 +80,17 @@ def test_a_task_that_is_a_torchrun_is_not_the_rank_of_its_number(lines: list[str
     assert [(event.rank, event.node) for event in job_output.events if event.sign == "ecc"] == [(3, node)]
 
 
-@pytest.mark.parametrize("before", ["", f"3: {joined('gpu004', 1, 4)}\n3: {joined('gpu004', 0, 2)}\n"])
-def test_a_task_that_is_a_rank_has_its_node(before: str) -> None:
-    job_output = read("\n".join([f"{before}3: {ECC}", *TASKS]))
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [joined("gpu004", 1, 4), joined("gpu004", 0, 2)],
+        [joined("gpu004", number, 8, pid) for pid in (100, 200) for number in (3, 0)],
+    ],
+    ids=["alone", "in communicators", "started again, in two of one size"],
+)
+def test_a_task_that_is_a_rank_has_its_node(before: list[str]) -> None:
+    job_output = read("\n".join([*(f"3: {line}" for line in before), f"3: {ECC}", *TASKS]))
     assert [(event.rank, event.node) for event in job_output.events if event.sign == "ecc"] == [(3, "gpu004")]
 
 

@@ -62,13 +62,17 @@ class RankNodes:
         return self._place_process(process, rank, task), label(match[1])
 
     def _join(self, process: Process, size: int, number: int, task: int | None) -> None:
-        """Take a process that is rank `number` of a communicator of this size."""
+        """Take a process that is rank `number` of a communicator of this size.
+
+        Of equally large ones its first counts, in which a task that is started again has the same number.
+        """
+        if size <= self._communicators.get(process, (0, 0))[0]:
+            return
+        self._communicators[process] = size, number
         if task is not None:
             other, of_other = self._of_tasks.setdefault((task, size), (process, number))
             if other != process and of_other != number:
                 self.are_of_torchrun()
-        if size > self._communicators.get(process, (0, 0))[0]:
-            self._communicators[process] = size, number
 
     def _place_process(self, process: Process, rank: int | None, task: int | None) -> int | None:
         """Place a rank on its process's node, and return it: the line's own, the task, or that of its communicator."""
