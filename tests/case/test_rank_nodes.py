@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.output import Output, OutputSource
+from clusterproof.plugins.case.output import BY_SRUN, Output, OutputSource
 from tests.case.files import SACCT, case_of
 
 pytestmark = pytest.mark.any_user
@@ -112,8 +112,20 @@ def test_a_task_that_is_a_torchrun_is_no_rank(order: int) -> None:
         ),
         ({"4.out": [joined("gpu004", 3, 8)], "a.out": [f"[rank3]: {ECC}"], "b.out": [joined("gpu001", 3, 8)]}, ()),
         ({"task-3.out": [ECC, "[rank27]: a"], "task-0.out": [BLOCK.format(node="gpu001", rank=3, local_rank=3)]}, ()),
+        ({"a.out": ["3: [rank27]: a", f"[rank3]: {ECC}"], "a.err": [*TASKS]}, ()),
+        ({"a.out": ["3: [rank27]: a"], "a.err": [f"[rank3]: {ECC}", *TASKS]}, ()),
+        ({"a.out": ["3: [rank27]: a", joined("gpu001", 3, 32)], "a.err": [f"3: {ECC}", *TASKS]}, ("gpu004",)),
     ],
-    ids=["a torchrun on each node", "two communicators", "in two files, one larger", "in two files", "files of tasks"],
+    ids=[
+        "a torchrun on each node",
+        "two communicators",
+        "in two files, one larger",
+        "in two files",
+        "files of tasks",
+        "errors in a file of their own",
+        "errors and the rank in a file of their own",
+        "the task in a file of its own",
+    ],
 )
 def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
     files: dict[str, list[str]], suspects: tuple[str, ...], tmp_path: Path
@@ -123,3 +135,4 @@ def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
     }
     case = case_of(tmp_path, {**outputs, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
+    assert [lead for lead in case.collected.leads if lead.words.startswith(BY_SRUN)] == []

@@ -27,6 +27,7 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
 from clusterproof.plugins.case.rank_nodes import of_all
 from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
+from clusterproof.plugins.case.torchruns import of_one_job
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run import Dump, rank_names
@@ -124,6 +125,7 @@ class CaseBuilder:
 
 def joined(name: str, builder: CaseBuilder) -> Collected:
     """Everything that was found, combined."""
+    builder.outputs[:] = of_one_job(builder.outputs)
     if len(builder.objects) > 1:
         builder.lack(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
     job, has_parts = builder.job, builder.job.number in builder.heterogeneous
@@ -220,9 +222,8 @@ def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> s
 
 def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: waited for according to dumps, named by a desync, or silent where others are not."""
-    was_ended = any(
-        output.ended or output.are_torchruns for output in builder.outputs
-    )  # by a launcher, perhaps before it could write a dump
+    # By a launcher, perhaps before it could write a dump:
+    was_ended = any(output.ended or output.are_torchruns for output in builder.outputs)
     yield from (
         lead
         for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)

@@ -1,0 +1,38 @@
+"""Output of a job whose tasks are torchruns, which only one of its files may show: no task is a rank in the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clusterproof.plugins.case import Event
+from clusterproof.plugins.case.output import BY_SRUN, Output
+from clusterproof.plugins.case.rank_nodes import OF_TASK
+from clusterproof.plugins.core.record import replace
+
+
+def of_one_job(outputs: Sequence[Output]) -> list[Output]:
+    """The same, without what was taken for a rank's by the number of a task that is a torchrun."""
+    are_torchruns = any(output.are_torchruns for output in outputs)
+    return [_without_tasks(output) if are_torchruns and not output.are_torchruns else output for output in outputs]
+
+
+def _without_tasks(output: Output) -> Output:
+    tasks = {rank: node for rank, node in output.nodes_of_ranks.items() if output.reliability.get(rank) == OF_TASK}
+    return replace(
+        output,
+        events=tuple(_of_no_task(event, tasks, output) for event in output.events),
+        outlived=tuple(_of_no_task(event, tasks, output) for event in output.outlived),
+        nodes_of_ranks={rank: node for rank, node in output.nodes_of_ranks.items() if rank not in tasks},
+        pids_of_ranks={rank: pid for rank, pid in output.pids_of_ranks.items() if rank not in tasks},
+        ended={rank: how for rank, how in output.ended.items() if not how.startswith(BY_SRUN)},
+        labelled=frozenset(),
+        are_torchruns=True,
+    )
+
+
+def _of_no_task(event: Event, tasks: dict[int, str], output: Output) -> Event:
+    """An event without its task's number, or without the node of the task that has the number of its rank."""
+    if event.source in output.of_tasks:
+        return replace(event, rank=None)
+    is_of_task = event.rank is not None and event.node == tasks.get(event.rank)
+    return replace(event, node=output.node) if is_of_task else event
