@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,10 @@ def test_a_task_that_is_a_torchrun_is_no_rank(order: int) -> None:
         ({"4.out": [joined("gpu004", 3, 8)], "a.out": [f"[rank3]: {ECC}"], "b.out": [joined("gpu001", 3, 8)]}, ()),
         ({"task-3.out": [ECC, "[rank27]: a"], "task-0.out": [BLOCK.format(node="gpu001", rank=3, local_rank=3)]}, ()),
         ({"a.out": ["3: [rank27]: a", f"[rank3]: {ECC}"], "a.err": [*TASKS]}, ()),
+        (
+            {"a.out": [f"[rank3]: {ECC}", BLOCK.format(node="gpu001", rank=3, local_rank=0)], "a.err": TASKS},
+            ("gpu001",),
+        ),
         ({"a.out": ["3: [rank27]: a"], "a.err": [f"[rank3]: {ECC}", *TASKS]}, ()),
         ({"a.out": ["3: [rank27]: a", joined("gpu001", 3, 32)], "a.err": [f"3: {ECC}", *TASKS]}, ("gpu004",)),
     ],
@@ -123,12 +128,13 @@ def test_a_task_that_is_a_torchrun_is_no_rank(order: int) -> None:
         "in two files",
         "files of tasks",
         "errors in a file of their own",
+        "errors in a file of their own, of another node",
         "errors and the rank in a file of their own",
         "the task in a file of its own",
     ],
 )
 def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
-    files: dict[str, list[str]], suspects: tuple[str, ...], tmp_path: Path
+    files: dict[str, Sequence[str]], suspects: tuple[str, ...], tmp_path: Path
 ) -> None:
     outputs = {
         (name if name.startswith("task") else f"node-{name}"): "\n".join(lines) + "\n" for name, lines in files.items()

@@ -25,9 +25,8 @@ from clusterproof.plugins.case import (
 )
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
-from clusterproof.plugins.case.rank_nodes import of_all
 from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
-from clusterproof.plugins.case.torchruns import of_one_job
+from clusterproof.plugins.case.torchruns import nodes_of_ranks, of_one_job
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run import Dump, rank_names
@@ -133,7 +132,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    of_ranks = of_all((output.nodes_of_ranks, output.reliability) for output in builder.outputs)
+    of_ranks = nodes_of_ranks(builder.outputs).nodes
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
     events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.case import label
@@ -97,12 +96,3 @@ class RankNodes:
             self.pids.pop(rank, None)
         for process, _ in list(self._of_tasks.values()):
             self._place_process(process, None, None)
-
-
-def of_all(every: Iterable[tuple[Mapping[int, str], Mapping[int, float]]]) -> dict[int, str]:
-    """The nodes of ranks according to several files, each with its reliability."""
-    joined = RankNodes()
-    for nodes, reliability in every:
-        for rank, node in nodes.items():
-            joined.place(rank, node, reliability.get(rank, SAID))
-    return joined.nodes

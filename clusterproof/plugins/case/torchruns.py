@@ -6,14 +6,24 @@ from collections.abc import Sequence
 
 from clusterproof.plugins.case import Event
 from clusterproof.plugins.case.output import BY_SRUN, Output
-from clusterproof.plugins.case.rank_nodes import OF_TASK
+from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.core.record import replace
 
 
 def of_one_job(outputs: Sequence[Output]) -> list[Output]:
     """The same, without what was taken for a rank's by the number of a task that is a torchrun."""
-    are_torchruns = any(output.are_torchruns for output in outputs)
-    return [_without_tasks(output) if are_torchruns and not output.are_torchruns else output for output in outputs]
+    if not (any(output.are_torchruns for output in outputs) or nodes_of_ranks(outputs).are_torchruns):
+        return list(outputs)
+    return [output if output.are_torchruns else _without_tasks(output) for output in outputs]
+
+
+def nodes_of_ranks(outputs: Sequence[Output]) -> RankNodes:
+    """The node of each rank according to all files."""
+    joined = RankNodes()
+    for output in outputs:
+        for rank, node in output.nodes_of_ranks.items():
+            joined.place(rank, node, output.reliability.get(rank, SAID))
+    return joined
 
 
 def _without_tasks(output: Output) -> Output:
