@@ -120,7 +120,7 @@ class _Reader:
         failure = self.failures.take(line)
         if failure:
             if failure.local_rank:
-                self.ranks.are_of_torchrun()
+                self.ranks.forget_tasks()
             rank, node, self.is_of_task = failure.rank, self.source.node or failure.node, False
             self.ranks.place(rank, node, pid=failure.pid)
             node = node or self.ranks.nodes.get(rank, "")
@@ -236,7 +236,7 @@ class _Reader:
             task = int(labelled)
             self.labelled.update(() if named else (task,))
         if own and task is not None and int(own) != task:
-            self.ranks.are_of_torchrun()
+            self.ranks.forget_tasks()
         rank = int(named[1]) if named else rank
         self.is_of_task = rank is None and task is not None and not self.ranks.are_torchruns
         if (of_nccl := self.ranks.of_nccl(line, self.source.node, rank, task)) is not None:

@@ -34,14 +34,14 @@ class RankNodes:
 
     def place(self, rank: int, node: str, reliability: float = SAID, pid: int | None = None) -> None:
         """Take a rank's node from a line. The last of several counts, as after a restart."""
-        known = self.reliability.get(rank, 0.0)
-        if not node or reliability < known or (reliability == OF_TASK and self.are_torchruns):
-            if node and reliability == OF_TASK and known == SAID and self.nodes[rank] != node:
-                self.are_of_torchrun()
+        if not node:
             return
-        if known == OF_TASK < reliability and self.nodes[rank] != node:
-            self.are_of_torchrun()
-        if reliability == known < OF_TASK and self.nodes.get(rank) != node:
+        known, is_elsewhere = self.reliability.get(rank, 0.0), self.nodes.get(rank) != node
+        if is_elsewhere and {reliability, known} == {OF_TASK, SAID}:
+            self.forget_tasks()
+        if reliability < known or (reliability == OF_TASK and self.are_torchruns):
+            return
+        if is_elsewhere and reliability == known < OF_TASK:
             self.nodes.pop(rank, None)
             self.pids.pop(rank, None)
             return
@@ -71,7 +71,7 @@ class RankNodes:
         if task is not None:
             other, of_other = self._of_tasks.setdefault((task, size), (process, number))
             if other != process and of_other != number:
-                self.are_of_torchrun()
+                self.forget_tasks()
 
     def _place_process(self, process: Process, rank: int | None, task: int | None) -> int | None:
         """Place a rank on its process's node, and return it: the line's own, the task, or that of its communicator."""
@@ -85,7 +85,7 @@ class RankNodes:
             self.place(rank := number, node, size, int(pid))
         return rank
 
-    def are_of_torchrun(self) -> None:
+    def forget_tasks(self) -> None:
         """Forget what only tasks say, and place their processes by their communicators."""
         if self.are_torchruns:
             return
