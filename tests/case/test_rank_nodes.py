@@ -142,3 +142,17 @@ def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
     case = case_of(tmp_path, {**outputs, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
     assert [lead for lead in case.collected.leads if lead.words.startswith(BY_SRUN)] == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"node-1.out": [joined("gpu001", 3, 16, pid=200)], "node-2.out": [joined("gpu002", 3, 8)]},
+        {"node-1.out": [joined("gpu002", 3, 8), joined("gpu001", 3, 16, pid=200)]},
+        {"node-1.out": [joined("gpu002", 3, 8), "srun: error: gpu001: task 3: Exited with exit code 1"]},
+    ],
+    ids=["in two files", "in one", "of a task"],
+)
+def test_a_rank_is_not_the_process_on_another_node_than_its_own(files: dict[str, list[str]], tmp_path: Path) -> None:
+    collected = case_of(tmp_path, {name: "\n".join(lines) + "\n" for name, lines in files.items()}).collected
+    assert (collected.nodes_of_ranks[3], collected.pids_of_ranks.get(3, 200)) == ("gpu001", 200)

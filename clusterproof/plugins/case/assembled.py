@@ -132,7 +132,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    of_ranks = nodes_of_ranks(builder.outputs).nodes
+    ranks = nodes_of_ranks(builder.outputs)
+    of_ranks = ranks.nodes
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
     events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
@@ -162,7 +163,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         ),
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
-        pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
+        pids_of_ranks=ranks.pids,
         nodes_with_log=tuple(dict.fromkeys((*builder.nodes_with_log, *watched))),
         nodes_in_part=tuple(dict.fromkeys((*builder.nodes_in_part, *watched))),
         logs_begin={node: clocks.corrected_begin(of, offsets.get(node)) for node, of in builder.logs_begin.items()},

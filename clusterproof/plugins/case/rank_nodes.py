@@ -41,9 +41,10 @@ class RankNodes:
             self.forget_tasks()
         if reliability < known or (reliability == OF_TASK and self.are_torchruns):
             return
+        if is_elsewhere:
+            self.pids.pop(rank, None)
         if is_elsewhere and reliability == known < OF_TASK:
             self.nodes.pop(rank, None)
-            self.pids.pop(rank, None)
             return
         self.nodes[rank], self.reliability[rank] = node, reliability
         if pid is not None:

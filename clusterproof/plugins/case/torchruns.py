@@ -18,11 +18,11 @@ def of_one_job(outputs: Sequence[Output]) -> list[Output]:
 
 
 def nodes_of_ranks(outputs: Sequence[Output]) -> RankNodes:
-    """The node of each rank according to all files."""
+    """The node and process of each rank according to all files."""
     joined = RankNodes()
     for output in outputs:
         for rank, node in output.nodes_of_ranks.items():
-            joined.place(rank, node, output.reliability.get(rank, SAID))
+            joined.place(rank, node, output.reliability.get(rank, SAID), output.pids_of_ranks.get(rank))
     return joined
 
 
