@@ -156,3 +156,11 @@ def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
 def test_a_rank_is_not_the_process_on_another_node_than_its_own(files: dict[str, list[str]], tmp_path: Path) -> None:
     collected = case_of(tmp_path, {name: "\n".join(lines) + "\n" for name, lines in files.items()}).collected
     assert (collected.nodes_of_ranks[3], collected.pids_of_ranks.get(3, 200)) == ("gpu001", 200)
+
+
+@pytest.mark.parametrize("node", ["gpu001", ""], ids=["placed", "alone"])
+def test_the_process_of_a_rank_is_known_where_its_host_is_only_called_localhost(node: str, tmp_path: Path) -> None:
+    block = BLOCK.replace("{node}.cluster.example", "localhost").format(rank=3, local_rank=3)
+    before = f"{joined(node, 3, 8, pid=4411)}\n" if node else ""
+    collected = case_of(tmp_path, {"node-1.out": before + block}).collected
+    assert (collected.nodes_of_ranks.get(3, ""), collected.pids_of_ranks) == (node, {3: 4411})

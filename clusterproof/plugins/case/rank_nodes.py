@@ -35,13 +35,15 @@ class RankNodes:
     def place(self, rank: int, node: str, reliability: float = SAID, pid: int | None = None) -> None:
         """Take a rank's node from a line. The last of several counts, as after a restart."""
         if not node:
+            if pid is not None:
+                self.pids[rank] = pid
             return
         known, is_elsewhere = self.reliability.get(rank, 0.0), self.nodes.get(rank) != node
         if is_elsewhere and {reliability, known} == {OF_TASK, SAID}:
             self.forget_tasks()
         if reliability < known or (reliability == OF_TASK and self.are_torchruns):
             return
-        if is_elsewhere:
+        if is_elsewhere and known:
             self.pids.pop(rank, None)
         if is_elsewhere and reliability == known < OF_TASK:
             self.nodes.pop(rank, None)

@@ -21,8 +21,9 @@ def nodes_of_ranks(outputs: Sequence[Output]) -> RankNodes:
     """The node and process of each rank according to all files."""
     joined = RankNodes()
     for output in outputs:
-        for rank, node in output.nodes_of_ranks.items():
-            joined.place(rank, node, output.reliability.get(rank, SAID), output.pids_of_ranks.get(rank))
+        nodes, pids = output.nodes_of_ranks, output.pids_of_ranks
+        for rank in {**nodes, **pids}:
+            joined.place(rank, nodes.get(rank, ""), output.reliability.get(rank, SAID), pids.get(rank))
     return joined
 
 
