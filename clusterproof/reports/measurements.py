@@ -76,8 +76,9 @@ def _exact_lines(nodes: Mapping[str, Node]) -> Iterator[str]:
         kinds = dict.fromkeys(kind for verified in devices for kind in verified)
         least = [f"{printable(kind, 20)} {min(verified.get(kind, 0) for verified in devices):,}" for kind in kinds]
         where = number_of(len(of_nodes), "node") if device == "node" else _on(len(devices), device, len(of_nodes))
+        more = f", and {len(least) - MAX_TYPES} more" if len(least) > MAX_TYPES else ""
         if least:
-            yield f"{name}: {what} on each of {where}, at least: {', '.join(least[:MAX_TYPES])}"
+            yield f"{name}: {what} on each of {where}, at least: {', '.join(least[:MAX_TYPES])}{more}"
 
 
 def _on(devices: int, device: str, nodes: int) -> str:
@@ -94,12 +95,13 @@ def _of_each(nodes: Mapping[str, Node], name: str, read: Callable[[Node], T]) ->
 
 
 def _busbw(node: Node) -> Mapping[str, Speeds]:
-    """The bus bandwidth of the largest message, if all values were correct."""
+    """The bus bandwidth of the largest message, if it was measured and all values were correct."""
     rows = node.node_busbw.rows
     if not rows or any(row.wrong for row in rows):
         return {}
     row = max(rows, key=lambda row: row.size_bytes)
-    return {f"all-reduce of {row.gib}": {"": row.out_of_place.busbw_gb_per_s or 0.0}}
+    speed = row.out_of_place.busbw_gb_per_s
+    return {} if speed is None else {f"all-reduce of {row.gib}": {"": speed}}
 
 
 def _files(node: Node) -> Mapping[str, Speeds]:

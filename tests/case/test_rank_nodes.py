@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.output import Output, OutputSource
+from clusterproof.plugins.case.output import BY_SRUN, Output, OutputSource
 from tests.case.files import SACCT, case_of
 
 pytestmark = pytest.mark.any_user
@@ -80,9 +81,17 @@ def test_a_task_that_is_a_torchrun_is_not_the_rank_of_its_number(lines: list[str
     assert [(event.rank, event.node) for event in job_output.events if event.sign == "ecc"] == [(3, node)]
 
 
-@pytest.mark.parametrize("before", ["", f"3: {joined('gpu004', 1, 4)}\n3: {joined('gpu004', 0, 2)}\n"])
-def test_a_task_that_is_a_rank_has_its_node(before: str) -> None:
-    job_output = read("\n".join([f"{before}3: {ECC}", *TASKS]))
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [joined("gpu004", 1, 4), joined("gpu004", 0, 2)],
+        [joined("gpu004", number, 8, pid) for pid in (100, 200) for number in (3, 0)],
+    ],
+    ids=["alone", "in communicators", "started again, in two of one size"],
+)
+def test_a_task_that_is_a_rank_has_its_node(before: list[str]) -> None:
+    job_output = read("\n".join([*(f"3: {line}" for line in before), f"3: {ECC}", *TASKS]))
     assert [(event.rank, event.node) for event in job_output.events if event.sign == "ecc"] == [(3, "gpu004")]
 
 
@@ -104,14 +113,54 @@ def test_a_task_that_is_a_torchrun_is_no_rank(order: int) -> None:
         ),
         ({"4.out": [joined("gpu004", 3, 8)], "a.out": [f"[rank3]: {ECC}"], "b.out": [joined("gpu001", 3, 8)]}, ()),
         ({"task-3.out": [ECC, "[rank27]: a"], "task-0.out": [BLOCK.format(node="gpu001", rank=3, local_rank=3)]}, ()),
+        ({"a.out": ["3: [rank27]: a", f"[rank3]: {ECC}"], "a.err": [*TASKS]}, ()),
+        (
+            {"a.out": [f"[rank3]: {ECC}", BLOCK.format(node="gpu001", rank=3, local_rank=0)], "a.err": TASKS},
+            ("gpu001",),
+        ),
+        ({"a.out": ["3: [rank27]: a"], "a.err": [f"[rank3]: {ECC}", *TASKS]}, ()),
+        ({"a.out": ["3: [rank27]: a", joined("gpu001", 3, 32)], "a.err": [f"3: {ECC}", *TASKS]}, ("gpu004",)),
     ],
-    ids=["a torchrun on each node", "two communicators", "in two files, one larger", "in two files", "files of tasks"],
+    ids=[
+        "a torchrun on each node",
+        "two communicators",
+        "in two files, one larger",
+        "in two files",
+        "files of tasks",
+        "errors in a file of their own",
+        "errors in a file of their own, of another node",
+        "errors and the rank in a file of their own",
+        "the task in a file of its own",
+    ],
 )
 def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
-    files: dict[str, list[str]], suspects: tuple[str, ...], tmp_path: Path
+    files: dict[str, Sequence[str]], suspects: tuple[str, ...], tmp_path: Path
 ) -> None:
     outputs = {
         (name if name.startswith("task") else f"node-{name}"): "\n".join(lines) + "\n" for name, lines in files.items()
     }
     case = case_of(tmp_path, {**outputs, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
+    assert [lead for lead in case.collected.leads if lead.words.startswith(BY_SRUN)] == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"node-1.out": [joined("gpu001", 3, 16, pid=200)], "node-2.out": [joined("gpu002", 3, 8)]},
+        {"node-1.out": [joined("gpu002", 3, 8), joined("gpu001", 3, 16, pid=200)]},
+        {"node-1.out": [joined("gpu002", 3, 8), "srun: error: gpu001: task 3: Exited with exit code 1"]},
+    ],
+    ids=["in two files", "in one", "of a task"],
+)
+def test_a_rank_is_not_the_process_on_another_node_than_its_own(files: dict[str, list[str]], tmp_path: Path) -> None:
+    collected = case_of(tmp_path, {name: "\n".join(lines) + "\n" for name, lines in files.items()}).collected
+    assert (collected.nodes_of_ranks[3], collected.pids_of_ranks.get(3, 200)) == ("gpu001", 200)
+
+
+@pytest.mark.parametrize("node", ["gpu001", ""], ids=["placed", "alone"])
+def test_the_process_of_a_rank_is_known_where_its_host_is_only_called_localhost(node: str, tmp_path: Path) -> None:
+    block = BLOCK.replace("{node}.cluster.example", "localhost").format(rank=3, local_rank=3)
+    before = f"{joined(node, 3, 8, pid=4411)}\n" if node else ""
+    collected = case_of(tmp_path, {"node-1.out": before + block}).collected
+    assert (collected.nodes_of_ranks.get(3, ""), collected.pids_of_ranks) == (node, {3: 4411})

@@ -9,7 +9,8 @@ from typing import Any
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.reports.measurements import MAX_LINES, measurements
+from clusterproof.reports.measurements import MAX_LINES, MAX_TYPES, measurements
+from tests.testbed.outputs import NCCL_ROWS, nccl_log
 
 
 def lines(**of_nodes: Mapping[str, Any]) -> list[str]:
@@ -64,6 +65,17 @@ def test_what_cannot_be_read_hides_no_other_measurement() -> None:
     broken = {"gpu_gemm": {"command": "python3", "exit": 1, "output": "Traceback"}}
     assert lines(a=broken, b=gemm(700.0)) == ["gpu_gemm: bfloat16 products of 8192 × 8192: 700 TFLOP/s (1 on 1 node)"]
     assert lines(a={}, b=broken) == []
+
+
+def test_a_bandwidth_that_was_not_measured_is_no_slow_one() -> None:
+    logs = [nccl_log(), nccl_log(rows=NCCL_ROWS.replace(" 473.38", "    N/A"))]
+    every = [{"node_busbw": {"gpus": 8, "command": "all_reduce_perf", "exit": 0, "output": log}} for log in logs]
+    assert lines(a=every[0], b=every[1]) == ["node_busbw: all-reduce of 1 GiB: 473.4 GB/s (1 on 1 node)"]
+
+
+def test_of_more_types_than_a_line_has_room_for_the_number_is_shown() -> None:
+    (line,) = lines(a=exact({f"type{number}": 1 for number in range(MAX_TYPES + 2)}))
+    assert line.endswith("type15 1, and 2 more")
 
 
 def test_a_node_that_invents_measurements_does_not_fill_the_screen() -> None:

@@ -25,8 +25,8 @@ from clusterproof.plugins.case import (
 )
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
-from clusterproof.plugins.case.rank_nodes import of_all
 from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
+from clusterproof.plugins.case.torchruns import nodes_of_ranks, of_one_job
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run import Dump, rank_names
@@ -124,6 +124,7 @@ class CaseBuilder:
 
 def joined(name: str, builder: CaseBuilder) -> Collected:
     """Everything that was found, combined."""
+    builder.outputs[:] = of_one_job(builder.outputs)
     if len(builder.objects) > 1:
         builder.lack(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
     job, has_parts = builder.job, builder.job.number in builder.heterogeneous
@@ -131,7 +132,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    of_ranks = of_all((output.nodes_of_ranks, output.reliability) for output in builder.outputs)
+    ranks = nodes_of_ranks(builder.outputs)
+    of_ranks = ranks.nodes
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
     events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
@@ -161,7 +163,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         ),
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
-        pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
+        pids_of_ranks=ranks.pids,
         nodes_with_log=tuple(dict.fromkeys((*builder.nodes_with_log, *watched))),
         nodes_in_part=tuple(dict.fromkeys((*builder.nodes_in_part, *watched))),
         logs_begin={node: clocks.corrected_begin(of, offsets.get(node)) for node, of in builder.logs_begin.items()},
@@ -220,9 +222,8 @@ def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> s
 
 def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: waited for according to dumps, named by a desync, or silent where others are not."""
-    was_ended = any(
-        output.ended or output.are_torchruns for output in builder.outputs
-    )  # by a launcher, perhaps before it could write a dump
+    # By a launcher, perhaps before it could write a dump:
+    was_ended = any(output.ended or output.are_torchruns for output in builder.outputs)
     yield from (
         lead
         for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)

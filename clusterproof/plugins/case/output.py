@@ -60,6 +60,7 @@ class Output:
     node: str = ""  # where all of it ran
     reliability: Mapping[int, float] = field(default_factory=dict)  # of the ranks' nodes, as in rank_nodes.py
     are_torchruns: bool = False  # whether the tasks of a launcher are no ranks
+    of_tasks: frozenset[str] = frozenset()  # the sources of events whose rank is a task's number
 
 
 def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
@@ -119,7 +120,7 @@ class _Reader:
         failure = self.failures.take(line)
         if failure:
             if failure.local_rank:
-                self.ranks.are_of_torchrun()
+                self.ranks.forget_tasks()
             rank, node, self.is_of_task = failure.rank, self.source.node or failure.node, False
             self.ranks.place(rank, node, pid=failure.pid)
             node = node or self.ranks.nodes.get(rank, "")
@@ -235,7 +236,7 @@ class _Reader:
             task = int(labelled)
             self.labelled.update(() if named else (task,))
         if own and task is not None and int(own) != task:
-            self.ranks.are_of_torchrun()
+            self.ranks.forget_tasks()
         rank = int(named[1]) if named else rank
         self.is_of_task = rank is None and task is not None and not self.ranks.are_torchruns
         if (of_nccl := self.ranks.of_nccl(line, self.source.node, rank, task)) is not None:
@@ -252,10 +253,8 @@ class _Reader:
             return self._task(int(srun[2]), label(srun[1])) if is_one else (None, "")
         if mpirun := _MPIRUN.search(line):
             return self._task(int(mpirun[1]), label(mpirun[2]))
-        if failed := _NODE_FAILURE.search(line):
-            return None, label(failed[1])
-        if "DUE TO NODE FAILURE" in line:  # every node of the step reports this
-            return None, ""
+        if (failed := _NODE_FAILURE.search(line)) or "DUE TO NODE FAILURE" in line:  # which every node reports
+            return None, label(failed[1]) if failed else ""
         return None
 
     def _task(self, task: int, node: str) -> tuple[int | None, str]:
@@ -287,6 +286,7 @@ class _Reader:
             node=self.source.node,
             reliability=self.ranks.reliability,
             are_torchruns=are_torchruns,
+            of_tasks=frozenset(self.of_tasks),
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:

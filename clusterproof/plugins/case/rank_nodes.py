@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.case import label
@@ -35,16 +34,19 @@ class RankNodes:
 
     def place(self, rank: int, node: str, reliability: float = SAID, pid: int | None = None) -> None:
         """Take a rank's node from a line. The last of several counts, as after a restart."""
-        known = self.reliability.get(rank, 0.0)
-        if not node or reliability < known or (reliability == OF_TASK and self.are_torchruns):
-            if node and reliability == OF_TASK and known == SAID and self.nodes[rank] != node:
-                self.are_of_torchrun()
+        if not node:
+            if pid is not None:
+                self.pids[rank] = pid
             return
-        if known == OF_TASK < reliability and self.nodes[rank] != node:
-            self.are_of_torchrun()
-        if reliability == known < OF_TASK and self.nodes.get(rank) != node:
-            self.nodes.pop(rank, None)
+        known, is_elsewhere = self.reliability.get(rank, 0.0), self.nodes.get(rank) != node
+        if is_elsewhere and {reliability, known} == {OF_TASK, SAID}:
+            self.forget_tasks()
+        if reliability < known or (reliability == OF_TASK and self.are_torchruns):
+            return
+        if is_elsewhere and known:
             self.pids.pop(rank, None)
+        if is_elsewhere and reliability == known < OF_TASK:
+            self.nodes.pop(rank, None)
             return
         self.nodes[rank], self.reliability[rank] = node, reliability
         if pid is not None:
@@ -62,13 +64,17 @@ class RankNodes:
         return self._place_process(process, rank, task), label(match[1])
 
     def _join(self, process: Process, size: int, number: int, task: int | None) -> None:
-        """Take a process that is rank `number` of a communicator of this size."""
+        """Take a process that is rank `number` of a communicator of this size.
+
+        Of equally large ones its first counts, in which a task that is started again has the same number.
+        """
+        if size <= self._communicators.get(process, (0, 0))[0]:
+            return
+        self._communicators[process] = size, number
         if task is not None:
             other, of_other = self._of_tasks.setdefault((task, size), (process, number))
             if other != process and of_other != number:
-                self.are_of_torchrun()
-        if size > self._communicators.get(process, (0, 0))[0]:
-            self._communicators[process] = size, number
+                self.forget_tasks()
 
     def _place_process(self, process: Process, rank: int | None, task: int | None) -> int | None:
         """Place a rank on its process's node, and return it: the line's own, the task, or that of its communicator."""
@@ -82,7 +88,7 @@ class RankNodes:
             self.place(rank := number, node, size, int(pid))
         return rank
 
-    def are_of_torchrun(self) -> None:
+    def forget_tasks(self) -> None:
         """Forget what only tasks say, and place their processes by their communicators."""
         if self.are_torchruns:
             return
@@ -93,12 +99,3 @@ class RankNodes:
             self.pids.pop(rank, None)
         for process, _ in list(self._of_tasks.values()):
             self._place_process(process, None, None)
-
-
-def of_all(every: Iterable[tuple[Mapping[int, str], Mapping[int, float]]]) -> dict[int, str]:
-    """The nodes of ranks according to several files, each with its reliability."""
-    joined = RankNodes()
-    for nodes, reliability in every:
-        for rank, node in nodes.items():
-            joined.place(rank, node, reliability.get(rank, SAID))
-    return joined.nodes

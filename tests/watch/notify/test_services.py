@@ -96,6 +96,30 @@ def test_no_more_of_an_answer_is_read_than_its_beginning() -> None:
     assert Endless.sent_mib < 64
 
 
+class Moved(BaseHTTPRequestHandler):
+    """Takes a message below `/new`, and names that place elsewhere."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200 if self.path.startswith("/new") else 307)
+        self.send_header("Location", "/new")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Log nothing."""
+
+
+def test_a_message_is_sent_where_a_service_has_moved_to_if_its_url_says_so() -> None:
+    with HTTPServer(("127.0.0.1", 0), Moved) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        receiver = receiver_of(f"json://127.0.0.1:{server.server_port}/?redirect=yes", 1)
+        assert receiver.send(notification(change("gpu001"))) == Delivery()
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize(
     ("kind", "title", "of_apprise"),
     [

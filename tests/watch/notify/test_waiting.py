@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import ChangeKind, RuleResult
 from clusterproof.plugins.watch.notify import Alert, waiting
@@ -99,6 +100,25 @@ def test_what_was_dropped_is_told_by_the_next_watch(monkeypatch: pytest.MonkeyPa
     now = {change(node).key: RuleResult(Verdict.FAIL, f"of {node}; expected none") for node in ("open", "b", "c")}
     every = list(restarted.catching_up({"over", "open", "gone", "b", "c"}, now, 10.0, {}))
     assert [(entry["add"]["kind"], entry["add"]["node"]) for entry in every] == [("closed", "over"), ("opened", "open")]
+
+
+@pytest.mark.parametrize("found", ["of a; expected none", "of a; expected none; also of b; expected none"])
+def test_a_change_for_the_worse_that_was_dropped_is_told_by_the_next_watch(
+    found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING", 2)
+    outbox, opened = Outbox("prod"), change("a")
+    for kind, verdict in ((ChangeKind.OPENED, Verdict.CONCERN), (ChangeKind.WORSE, Verdict.FAIL)):
+        message = found if kind is ChangeKind.WORSE else opened.message
+        for entry in list(outbox.taking([replace(opened, kind=kind, verdict=verdict, message=message)], 0.0)):
+            outbox.apply(entry)
+        if kind is ChangeKind.OPENED:
+            outbox.apply({"sent": tried(outbox)[0]})
+    add(outbox, 1.0, ChangeKind.OPENED, "b", "c")
+    assert outbox.dropped == 1
+    every = list(outbox.catching_up({"a"}, {opened.key: RuleResult(Verdict.FAIL, found)}, 10.0, {}))
+    added = [entry["add"] for entry in every if "add" in entry]
+    assert [(alert["kind"], alert["verdict"], alert["message"]) for alert in added] == [("worse", "fail", found)]
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import ALSO, Change, ChangeKind, Key, RuleResult
 from clusterproof.plugins.watch.notify import MAX_MESSAGE, REMINDER, Alert, Notification, incident_of
 from clusterproof.plugins.watch.notify.waiting import Incidents, Waiting
@@ -227,6 +228,9 @@ class Outbox:
         was_sent = self._incidents.get(lost.key) is not None
         if was_sent and lost.kind == _CLOSED:
             self._delivered[lost.key] = replace(lost, kind=ChangeKind.OPENED.value)
+        elif was_sent and lost.kind == _WORSE:  # than at most this
+            message, _, _ = lost.message.partition(ALSO)
+            self._delivered[lost.key] = replace(self._delivered[lost.key], verdict=Verdict.CONCERN, message=message)
         elif not was_sent:
             self._delivered.pop(lost.key, None)
 

@@ -235,6 +235,8 @@ def _read_answers() -> None:
         if pauses is None:
             return send(session, request, **more)
         answer = send(session, request, **{**more, "stream": True})
+        if answer.history:  # the last of these, which was read as it came
+            return answer
         with contextlib.closing(answer.raw) as body:
             try:
                 answer.raw = io.BytesIO(body.read(MAX_ANSWER_BYTES, decode_content=True))
