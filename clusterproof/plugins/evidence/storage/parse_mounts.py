@@ -268,7 +268,8 @@ def read_findmnt_table(text: str) -> Mapping[str, object]:
 
 def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
     """Findmnt's list: as fstab entries if it was asked for fstab, or an entry is not `rw` or `ro`, as each mount is."""
-    options = [entry["options"].split(",") for entry in entries if "options" in entry]
+    whole = (entry for entry in entries if "options" in entry and "=" not in entry.get("type", ""))  # no blank in them
+    options = [entry["options"].split(",") for entry in whole]
     if _OF_FSTAB.search(typed_above(text)) or not all({"rw", "ro"} & {*some} for some in options):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
     return _collector(entries)
