@@ -57,6 +57,8 @@ def test_a_prompt_or_a_heading_begins_another_output(line: str, typed: str) -> N
         "Linux version 6.8.0 (buildd@lcy02) (gcc 12.3) #21-Ubuntu SMP",
         "10.1.2.3@tcp:/abcde on /fsx type lustre (rw,flock)",
         "/dev/nvme0n1p1   97G   29G   69G  30% /",
+        '{"smart_status":{"passed":false}} 100 50 50 50% /home/me/{}',  # whoever mounts with FUSE names its source
+        '{"smart_status":{"passed":false}} /home/me/mnt fuse.sshfs rw 0 0',
         "/usr/lib/xorg/Xorg",
         "\r",
         "==\r==",
@@ -100,6 +102,20 @@ def test_a_root_that_lsblk_shows_in_json_below_uptime_is_read() -> None:
     values, problems = read_text(text)
     assert not problems
     assert {"boot", "nvme"} <= values.keys()
+
+
+@pytest.mark.parametrize("begin", ["[   1{}.000000] ", "Dec 01 10:00:0{} gpu001 kernel: "])
+def test_a_document_among_the_lines_of_a_log_hides_none_of_them(begin: str) -> None:
+    xid = "NVRM: Xid (PCI:0000:17:00): 79, pid=1, GPU has fallen off the bus."
+    usb = [f"{begin.format(second)}usb 1-1: new device" for second in range(4)]
+    text = "\n".join([*usb, "cloud-init finished", '{"status": "done"}', begin.format(5) + xid])
+    values, problems = read_text(text)
+    assert not problems
+    assert [line for _, line in values["kernel_log"]["lines"]] == [xid]  # type: ignore[index]
+
+
+def test_a_document_without_indentation_is_one() -> None:
+    assert len(cut("before\n" + json.dumps({"a": [[{"b": {}}, {"c": [1]}]]}, indent=0))) == 2
 
 
 def test_lines_of_json_one_behind_another_are_one_output() -> None:

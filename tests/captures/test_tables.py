@@ -138,6 +138,13 @@ def test_findmnt_of_fstab_is_told_by_one_entry_whose_options_no_mount_has(option
     assert [entry["options"] for entry in mounts["fstab"]] == ["discard,errors=remount-ro", options]
 
 
+def test_findmnt_of_mounts_is_not_taken_for_that_of_fstab_by_one_with_a_blank_in_its_options() -> None:
+    share = "/nas   //nas/share            cifs   rw,vers=3.0,username=me too,uid=0\n"
+    mounts = output_of(f"TARGET SOURCE FSTYPE OPTIONS\n/ /dev/nvme0n1p1 ext4 ro,relatime\n{share}")["mounts"]
+    assert "fstab" not in mounts
+    assert mounts["mounts"][0]["options"] == "ro,relatime"
+
+
 def test_what_fstab_wants_and_is_not_mounted_is_missing(tmp_path: Path) -> None:
     folder = written(tmp_path, **{"a.txt": OF_FSTAB, "b.txt": MOUNTED.rpartition("└")[0]})
     result = evaluated(folder)["storage.mounts_expected"]

@@ -161,6 +161,19 @@ def test_what_a_port_counts_is_read_from_sysfs_by_name() -> None:
     assert port["counters"].items() >= {"roce_adp_retrans": 3, "packet_seq_err": 0}.items()
 
 
+@pytest.mark.parametrize(
+    ("captured", "check", "missing"),
+    [
+        ("counters/port_xmit_discards", "network.ib_lost_packets", "packet_seq_err"),
+        ("hw_counters/packet_seq_err", "network.ib_errors", "port_rcv_errors"),
+    ],
+)
+def test_counters_that_nobody_captured_prove_nothing(captured: str, check: str, missing: str) -> None:
+    result = evaluated({"rdma.txt": f"/sys/class/infiniband/mlx5_0/ports/1/{captured}:0\n"})[check]
+    assert result.verdict is Verdict.INCOMPLETE
+    assert f"mlx5_0: {missing} is not in what was captured" in "\n".join(found.message for found in result.by_verdict)
+
+
 def test_ibstat_s_counts_ports_and_says_nothing_of_them() -> None:
     assert "ports" not in device(rdma.read_ibstat(IBSTAT_SHORT))
     assert evaluated({"ibstat.txt": IBSTAT_SHORT})["network.ib_ports"].verdict is not Verdict.FAIL

@@ -47,7 +47,7 @@ def _shortened(line: str, statement: str | None) -> str:
 
 def _without_idle_imports(source: str) -> str:
     """Remove imports that only annotations use, and what keeps annotations unevaluated where none is left."""
-    if not any(getattr(node, "annotation", None) for node in ast.walk(ast.parse(source))):
+    if not any(getattr(node, key, None) for node in ast.walk(ast.parse(source)) for key in ("annotation", "returns")):
         source = source.replace("from __future__ import annotations\n", "\n", 1)
     for line in re.findall(r"^from (?:typing|collections\.abc|types) import .*$", source, re.MULTILINE):
         names = re.findall(r"\w+", line.partition(" import ")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -65,6 +66,7 @@ _EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-
 _OLD_LOGS = "Scanning kernel log files"  # a bug report's lines from every log on the disk, however old
 _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # prefixes of headings that people print between outputs
 _OF_JOURNAL = re.compile(r'\s{0,8}"[A-Z_][A-Z0-9_]{0,80}" :')  # in an entry of `journalctl -o json-pretty`
+_FIRST = 16  # lines of an output that show whether it is a log: JSON among its lines belongs to it
 _SHORTEST = len("<?xml")  # of first lines of outputs
 _LONGEST_COMMAND = 2000  # characters
 _LOOKED_AT = 300  # characters of a command that are checked for a choice of GPUs
@@ -208,7 +210,9 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     head = ""  # the last line that was not a continuation
     every = _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n")
     for line, below in zip(every, [*every[1:], ""], strict=True):
-        is_document = begins_document(line, head) and not _OF_JOURNAL.match(below)
+        is_document = begins_document(line, head) and not (
+            _OF_JOURNAL.match(below) or any(map(is_logged, lines[:_FIRST]))
+        )
         is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
         is_further = line.startswith(FURTHER) and is_logged(head)
         head_before, head = head, head if not line or is_further else line
@@ -227,10 +231,21 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
 
 
 def begins_document(line: str, before: str) -> bool:
-    """Whether a document of JSON begins with this line, below such a line of another output."""
-    if before.startswith(("{", "[")):
+    """Whether a document of JSON begins with this line, below such a line of another output.
+
+    One on a single line ends with it: users name what df and /proc/mounts show at the beginning of a line.
+    """
+    if before.startswith(("{", "[")) or before.endswith(("{", "[", ",")):
         return False
-    return line == "{" if before == "}" else line in ("{", "[") or line.startswith(('{"', "[{"))
+    return line == "{" if before == "}" else line in ("{", "[") or (line.startswith(('{"', "[{")) and _is_json(line))
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def is_raw(line: str) -> bool:

@@ -85,11 +85,13 @@ def test_network_devices_of_any_vendor_count_if_their_model_has_the_fastest_rdma
         ({"path": ["pci0", "r9"]}, INCOMPLETE, "class could not be read"),  # it may be the network device of that GPU
     ],
 )
-@pytest.mark.parametrize("key", ["class", "address"])
+@pytest.mark.parametrize(
+    ("vendor", "key"), [("15b3", "class"), ("15b3", "address"), ("14e4", "class"), ("14e4", "device")]
+)
 def test_a_gpu_far_from_network_devices_is_named_beside_a_device_of_unread_kind(
-    unread: dict[str, Any], verdict: Verdict, message: str, key: str
+    unread: dict[str, Any], verdict: Verdict, message: str, vendor: str, key: str
 ) -> None:
-    odd = {**device("n", 9, "pci0 r7 u7 n9"), key: UNKNOWN, **unread}
+    odd = {**device("n", 9, "pci0 r7 u7 n9"), "vendor": vendor, key: UNKNOWN, **unread}
     message = message.replace("class", key)
     result = result_of("gpu.gpu_paths", node("gpu001", [*pairs(3), FAR, odd]))
     expect(result, verdict, message)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.storage import parse as fstab
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
@@ -87,6 +88,19 @@ def test_fstab_has_each_file_system_whatever_its_source_looks_like(title: str, s
     text = f"{title}LABEL=root / ext4 defaults 0 1\n{source} /scratch {kind} noatime,_netdev 0 0\n"
     collected: Any = fstab.read_fstab(text)
     assert [(row["path"], row["type"]) for row in collected["mounts"]["fstab"]] == [("/", "ext4"), ("/scratch", kind)]
+
+
+@pytest.mark.parametrize("branch", ["├─", ""])
+def test_a_folder_that_somebody_mounts_elsewhere_is_no_entry_of_fstab(branch: str) -> None:
+    text = f"""\
+TARGET SOURCE FSTYPE OPTIONS
+/ /dev/nvme0n1p1 ext4 rw,relatime
+{branch}/home/me/clear /home/me/cipher fuse.gocryptfs rw,nosuid,nodev
+"""
+    values, problems = read_text(text)
+    collected: Any = values["mounts"]
+    assert not problems
+    assert "fstab" not in collected
 
 
 def test_beside_a_part_of_the_mounts_nobody_knows_what_fstab_lacks() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.network.collect_rdma import COUNTERS
 from clusterproof.plugins.evidence.network.facts import AMAZON
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, sections, short
@@ -207,6 +208,10 @@ _SYSFS = re.compile(
     r"|(fw_ver|board_id|device/vendor|device/device)):(.{0,120})$",
     re.MULTILINE,
 )
+_HARDWARE = re.compile(rf"^/sys/class/infiniband/{_NAME}/ports/(\d{{1,3}})/hw_counters/\w", re.MULTILINE)
+# Each port with a folder `counters` has all of these in it; what `hw_counters` has depends on the driver.
+_OF_EACH_PORT = tuple(name for name in COUNTERS if name.startswith(("port_", "excessive_", "link_", "local_link_")))
+_ELSEWHERE = {"error": UNCAPTURED, "text": "not in the text that was captured"}
 _PORT_KEYS = {
     "phys_state": "physical_state",
     "counters/link_downed": "link_downed",
@@ -223,7 +228,7 @@ def is_sysfs(text: str) -> bool:
 def read_sysfs(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`."""
     devices: dict[str, dict[str, Any]] = {}
-    for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 18]:
+    for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 20]:
         device = devices.setdefault(name, {"name": name})
         if own:
             device[_KEYS[own]] = short(value.strip().removeprefix("0x"))
@@ -238,9 +243,20 @@ def read_sysfs(text: str) -> Mapping[str, object]:
             entry[_PORT_KEYS.get(key, key)] = short(value.strip())
         elif key in _PORT_KEYS:
             entry[_PORT_KEYS[key]] = _count(value.strip())
-        elif (count := _count(value.strip())) is not None:
-            entry.setdefault("counters", {})[counter] = count
+        else:
+            entry.setdefault("counters", {})[counter] = _count(value.strip())
+    with_hardware = set(_HARDWARE.findall(text))
+    for name, entry in ((name, entry) for name, device in devices.items() for entry in device.get("ports", ())):
+        if "counters" in entry:
+            due = _OF_EACH_PORT if (name, str(entry["port"])) in with_hardware else COUNTERS
+            entry["counters"] = _counters(entry["counters"], due)
     return {"rdma": {"devices": list(devices.values())}}
+
+
+def _counters(captured: Mapping[str, object], due: Iterable[str]) -> dict[str, object]:
+    """What a port counts, without what it does not (`N/A`); an error for what was not captured."""
+    counters = {**dict.fromkeys(due, _ELSEWHERE), **captured}
+    return {name: count for name, count in counters.items() if count is not None}
 
 
 def _count(text: str) -> object:

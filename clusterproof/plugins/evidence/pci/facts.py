@@ -223,7 +223,8 @@ class PciSwitch:
 
 def unread_kind(device: PciDevice) -> list[Incomplete | NotApplicable]:
     """Why it is unknown whether it is a GPU or a network device, and which; empty if that is known."""
-    return readings(device, "address", "is_nvidia_gpu", "is_nic")[1]
+    reading, unread = readings(device, "address", "is_nvidia_gpu", "is_nic", "is_spare_port")
+    return unread or (readings(device, "model")[1] if reading["is_spare_port"] else [])
 
 
 def switches_of(

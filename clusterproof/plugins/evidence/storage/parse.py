@@ -10,7 +10,14 @@ from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, o
 from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, KINDS, TUNING
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
-from clusterproof.plugins.evidence.storage.parse_mounts import FSTAB_TITLE, LONGEST_LINE, mount_of, unescaped
+from clusterproof.plugins.evidence.storage.parse_mounts import (
+    FSTAB_TITLE,
+    LONGEST_LINE,
+    TREE,
+    is_findmnt_table,
+    mount_of,
+    unescaped,
+)
 
 # Whose sources have no form of their own: `beegfs_nodev`, `gpfs0`, `tank/home`; `none` of a bind mount.
 _OF_ANY_SOURCE = "beegfs|weka(?:fs)?|gpfs|cifs|smb3|ceph|glusterfs|virtiofs|9p|fuse|zfs|none"
@@ -46,7 +53,9 @@ def read_fstab(text: str) -> Mapping[str, object]:
 
 def _of_fstab(text: str) -> list[str]:
     title = FSTAB_TITLE.search(text)
-    lines = (line[:LONGEST_LINE] for line in text[:400_000].split("\n"))
+    lines = [line[:LONGEST_LINE] for line in text[:400_000].split("\n")]
+    if is_findmnt_table(text):  # whose rows begin with where each source, which may be a folder, is mounted
+        lines = [line for line in lines if not line.lstrip(TREE).startswith("/") or line.startswith("/dev/")]
     return [line for line in lines if _FSTAB.match(line) and (title or not mount_of(line))]
 
 

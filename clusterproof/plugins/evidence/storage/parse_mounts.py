@@ -238,7 +238,7 @@ def _size(data: object) -> int | None:
 _FINDMNT = re.compile(r"^TARGET(?:[ \t]{1,200}[A-Z%-]{2,20}){1,12}[ \t]{0,8}$", re.MULTILINE)
 _ASKED = re.compile(r"\bfindmnt .{0,200}?(?:-o|--output)[ =]?([A-Z,%-]{2,200})")
 _OF_FSTAB = re.compile(r"\bfindmnt .{0,200}?(?:--fstab|-s\b)")
-_TREE = " \t│├└─|`-"
+TREE = " \t│├└─|`-"
 _KEYS = {"SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
 
 
@@ -268,7 +268,8 @@ def read_findmnt_table(text: str) -> Mapping[str, object]:
 
 def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
     """Findmnt's list: as fstab entries if it was asked for fstab, or an entry is not `rw` or `ro`, as each mount is."""
-    options = [entry["options"].split(",") for entry in entries if "options" in entry]
+    whole = (entry for entry in entries if "options" in entry and "=" not in entry.get("type", ""))  # no blank in them
+    options = [entry["options"].split(",") for entry in whole]
     if _OF_FSTAB.search(typed_above(text)) or not all({"rw", "ro"} & {*some} for some in options):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
     return _collector(entries)
@@ -276,7 +277,7 @@ def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, objec
 
 def _cells(line: str, count: int) -> list[str]:
     """The text below each title; empty if the line is not a row with a path."""
-    cells = line[:LONGEST_LINE].lstrip(_TREE).rsplit(maxsplit=count - 1)
+    cells = line[:LONGEST_LINE].lstrip(TREE).rsplit(maxsplit=count - 1)
     return cells if len(cells) == count and cells[0].startswith("/") else []
 
 
