@@ -130,7 +130,7 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
         ),
         (
             "from __future__ import annotations\ndef f() -> dict[\n    str, int\n]:\n    return\n",
-            "from __future__ import annotations\ndef f()->dict[\n str,int\n]:\n return\n",
+            "from __future__ import annotations\ndef f()->dict[\nstr,int\n]:\n return\n",
         ),
         ("if TYPE_CHECKING:\n    b = 2\nelse:\n    b = 1\n", "if TYPE_CHECKING:\n b=2\nelse:\n b=1\n"),
     ],
