@@ -182,7 +182,8 @@ def test_rdma_reports_ports_and_modules() -> None:
         "firmware": "",
         "p2p": "NVIDIA",
         "gdr": None,
-        "ports": [port | {"link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}],
+        "board": "",
+        "ports": [port | {"link_layer": "Unspecified", "link_downed": None, "symbol_errors": None, "counters": {}}],
     }
     assert "gdrdrv" not in rdma["modules"]
     assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(rdma["modules"])
