@@ -71,11 +71,10 @@ def test_nvme_state(nvme: NvmeController) -> None:
     Remedy (replace): Search the kernel log (journalctl -k | grep nvme). Replace the node if the controller does not
     return to live.
     """
-    seen = f"{known(lambda: nvme.model, 'the controller')} is {nvme.state}"
-    if nvme.is_remote:
-        concern_if(nvme.state != "live", f"{seen}, served over {nvme.transport}; expected live")
-    else:
-        fail_if(nvme.state != "live", f"{seen}; expected live")
+    if nvme.state != "live":
+        seen = f"{known(lambda: nvme.model, 'the controller')} is {nvme.state}"
+        concern_if(nvme.is_remote, f"{seen}, served over {nvme.transport}; expected live")
+        fail_if(not nvme.is_remote, f"{seen}; expected live")
 
 
 LIMITS = {
