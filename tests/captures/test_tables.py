@@ -138,11 +138,23 @@ def test_findmnt_of_fstab_is_told_by_one_entry_whose_options_no_mount_has(option
     assert [entry["options"] for entry in mounts["fstab"]] == ["discard,errors=remount-ro", options]
 
 
-def test_findmnt_of_mounts_is_not_taken_for_that_of_fstab_by_one_with_a_blank_in_its_options() -> None:
-    share = "/nas   //nas/share            cifs   rw,vers=3.0,username=me too,uid=0\n"
+@pytest.mark.parametrize("user", ["me too", "me too too"])
+def test_findmnt_shows_a_mount_also_where_its_options_have_blanks(user: str) -> None:
+    share = f"/nas   //nas/share            cifs   rw,vers=3.0,username={user},uid=0\n"
     mounts = output_of(f"TARGET SOURCE FSTYPE OPTIONS\n/ /dev/nvme0n1p1 ext4 ro,relatime\n{share}")["mounts"]
-    assert "fstab" not in mounts
-    assert mounts["mounts"][0]["options"] == "ro,relatime"
+    assert "fstab" not in mounts  # as if an entry had neither ro nor rw
+    assert mounts["mounts"][-1] == {
+        "path": "/nas",
+        "source": "//nas/share",
+        "type": "cifs",
+        "options": f"rw,vers=3.0,username={user},uid=0",
+    }
+
+
+def test_a_users_words_for_the_source_of_a_mount_are_neither_its_type_nor_its_options() -> None:
+    row = "/home/me/mnt x ext4 ro,errors=remount-ro z fuse.me rw,nosuid,nodev\n"
+    mounts = output_of(f"TARGET SOURCE FSTYPE OPTIONS\n/ /dev/nvme0n1p1 ext4 ro,relatime\n{row}")["mounts"]
+    assert (mounts["mounts"][-1]["type"], mounts["mounts"][-1]["options"]) == ("fuse.me", "rw,nosuid,nodev")
 
 
 def test_what_fstab_wants_and_is_not_mounted_is_missing(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
@@ -238,6 +238,7 @@ def _size(data: object) -> int | None:
 _FINDMNT = re.compile(r"^TARGET(?:[ \t]{1,200}[A-Z%-]{2,20}){1,12}[ \t]{0,8}$", re.MULTILINE)
 _ASKED = re.compile(r"\bfindmnt .{0,200}?(?:-o|--output)[ =]?([A-Z,%-]{2,200})")
 _OF_FSTAB = re.compile(r"\bfindmnt .{0,200}?(?:--fstab|-s\b)")
+_BEFORE_OPTIONS = re.compile(r".*\s(?=r[ow](?:[,\s]|$))")  # of a mount: the last that begin like this are its own
 TREE = " \t│├└─|`-"
 _KEYS = {"SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
 
@@ -255,7 +256,7 @@ def _columns(text: str) -> list[str]:
 def read_findmnt_table(text: str) -> Mapping[str, object]:
     """The collector `mounts` without sizes; or its fstab entries, if the output shows fstab. Raises CaptureError."""
     titles = _columns(text)
-    rows = [row for line in text.split("\n") if (row := dict(zip(titles, _cells(line, len(titles)), strict=False)))]
+    rows = [row for line in text.split("\n") if (row := dict(zip(titles, _cells(line, titles), strict=False)))]
     entries = [
         {
             "path": unescaped(row["TARGET"])[:1000],
@@ -268,16 +269,18 @@ def read_findmnt_table(text: str) -> Mapping[str, object]:
 
 def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
     """Findmnt's list: as fstab entries if it was asked for fstab, or an entry is not `rw` or `ro`, as each mount is."""
-    whole = (entry for entry in entries if "options" in entry and "=" not in entry.get("type", ""))  # no blank in them
-    options = [entry["options"].split(",") for entry in whole]
+    options = [entry["options"].split(",") for entry in entries if "options" in entry]
     if _OF_FSTAB.search(typed_above(text)) or not all({"rw", "ro"} & {*some} for some in options):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
     return _collector(entries)
 
 
-def _cells(line: str, count: int) -> list[str]:
+def _cells(line: str, titles: Sequence[str]) -> list[str]:
     """The text below each title; empty if the line is not a row with a path."""
-    cells = line[:LONGEST_LINE].lstrip(TREE).rsplit(maxsplit=count - 1)
+    row, count = line[:LONGEST_LINE].lstrip(TREE), len(titles)
+    before = _BEFORE_OPTIONS.match(row) if titles[-1] == "OPTIONS" else None  # which may have blanks: username=me too
+    cells = [*before[0].rsplit(maxsplit=count - 2), row[before.end() :].rstrip()] if before else []
+    cells = cells if len(cells) == count else row.rsplit(maxsplit=count - 1)
     return cells if len(cells) == count and cells[0].startswith("/") else []
 
 
