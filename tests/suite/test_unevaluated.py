@@ -175,6 +175,23 @@ def test_a_plugin_that_breaks_over_a_result_ends_nothing(runs: Runs, workers: li
     )
 
 
+@pytest.mark.parametrize("ends", ["raise KeyboardInterrupt", "pytest.exit('enough')"])
+def test_a_plugin_that_ends_the_run_over_a_result_ends_it(runs: Runs, ends: str) -> None:
+    hook = f"def pytest_cluster_result(result):\n    if result.node == 'gpu002': {ends}\n"
+    runs.checks(test_it=LIGHT, conftest=f"import pytest\n{hook}")
+    process = runs.started("--cluster", runs.cluster(BAD_SECOND), "-p", "no:cacheprovider")
+    output, _ = process.communicate()
+    assert process.returncode == 2, output
+    assert "INTERRUPTED: 2 of 3 checks ended" in output
+
+
+def test_a_plugin_that_would_end_the_run_over_each_result_hides_none_that_was_not_evaluated(runs: Runs) -> None:
+    hook = "def pytest_cluster_result(result):\n    if result.verdict.value != 'pass': pytest.exit('enough')\n"
+    runs.checks(test_it=LIGHT, conftest=f"import pytest\n{hook}")
+    assert runs.over([*BAD_SECOND, saying("gpu004", "pass")]).ret == 2
+    assert runs.verdicts == {"gpu001": PASS, "gpu002": FAIL, "gpu003": INCOMPLETE, "gpu004": INCOMPLETE}
+
+
 def test_where_collection_broke_off_what_was_chosen_is_incomplete(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
     ran = runs.over(BAD_SECOND)

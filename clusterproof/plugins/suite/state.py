@@ -59,10 +59,15 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
 
 
 def tell_plugins(config: pytest.Config, result: Result) -> None:
-    """Pass a result to every plugin that wants it. The run and its reports go on if a third party's breaks."""
+    """Pass a result to every plugin that wants it. The run and its reports go on if a third party's breaks.
+
+    A plugin may end the run by pytest.exit, but not when it is told what was not evaluated for that.
+    """
     try:
         config.hook.pytest_cluster_result(config=config, result=result)
     except Exception as problem:
+        if isinstance(problem, pytest.exit.Exception) and result.is_evaluated:
+            raise
         note_full(config, problem)
         why = " ".join(f"{type(problem).__name__}: {problem} ({raised_at(problem)})".split())
         config.stash.setdefault(UNWRITTEN, {}).setdefault("what pytest_cluster_result passes on", why)
