@@ -268,7 +268,7 @@ def test_a_job_is_unknown_only_where_slurm_said_so(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("runs", ["exec /bin/sleep 60", "/bin/sleep 1000; echo late", "/bin/sleep 1000 & exit 1"])
+@pytest.mark.parametrize("runs", ["exec /bin/sleep 60", "/bin/sleep 60; echo late", "/bin/sleep 60 & exit 1"])
 def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
