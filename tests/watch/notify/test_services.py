@@ -72,11 +72,12 @@ def test_a_service_that_asks_for_a_pause_is_heard(status: int, after: str, secon
 class Endless(BaseHTTPRequestHandler):
     """Takes a message, and answers with as much as is read, up to 64 MiB."""
 
-    sent_mib = 0
+    status, sent_mib = 200, 0
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
+        self.send_response(self.status)
+        self.send_header("Location", "/elsewhere")
         self.end_headers()
         with contextlib.suppress(OSError):  # nobody reads on
             for Endless.sent_mib in range(65):
@@ -86,12 +87,19 @@ class Endless(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def test_no_more_of_an_answer_is_read_than_its_beginning() -> None:
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(200, Delivery()), (307, Delivery("json: the service refused it or did not answer"))]
+)
+def test_no_more_of_an_answer_is_read_than_its_beginning(
+    status: int, outcome: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Endless, "status", status)
+    monkeypatch.setattr(Endless, "sent_mib", 0)
     with HTTPServer(("127.0.0.1", 0), Endless) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         receiver = receiver_of(f"json://127.0.0.1:{server.server_port}/", 1)
-        assert receiver.send(notification(change("gpu001"))) == Delivery()
+        assert receiver.send(notification(change("gpu001"))) == outcome
         thread.join()
     assert Endless.sent_mib < 64
 

@@ -223,19 +223,17 @@ def _sent_noting_pauses(pauses: list[float], send: Callable[[], str]) -> str:
 def _read_answers() -> None:
     """Record each Retry-After seen by requests, which Apprise uses, and bound what is read of an answer.
 
-    Apprise offers no hook for all deliveries.
+    Apprise offers no hook for all deliveries; and Session.send reads that of a redirection, though it is not followed.
     """
-    from requests import RequestException, Session
+    from requests import RequestException
+    from requests.adapters import HTTPAdapter
     from urllib3.exceptions import HTTPError
 
-    send = Session.send
+    send = HTTPAdapter.send
 
-    def noted(session: Session, request: Any, **more: Any) -> Any:
-        pauses = _retry_after.get()
+    def noted(adapter: HTTPAdapter, request: Any, *more: Any, **named: Any) -> Any:
+        answer, pauses = send(adapter, request, *more, **named), _retry_after.get()
         if pauses is None:
-            return send(session, request, **more)
-        answer = send(session, request, **{**more, "stream": True})
-        if answer.history:  # the last of these, which was read as it came
             return answer
         with contextlib.closing(answer.raw) as body:
             try:
@@ -247,7 +245,7 @@ def _read_answers() -> None:
             pauses.append(after_s(header, time.time()))
         return answer
 
-    Session.send = noted  # type: ignore[method-assign, assignment]
+    HTTPAdapter.send = noted  # type: ignore[method-assign, assignment]
 
 
 def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
