@@ -79,6 +79,12 @@ def test_pods_that_wait_and_were_not_read_are_counted(check: str) -> None:
     assert of_all["k8s_system_pods"].verdict is Verdict.PASS
 
 
+def test_in_an_older_recording_every_pod_that_waits_was_read() -> None:
+    words = healthy()
+    del words.kubernetes["k8s_pods"]["waiting_left_out"]
+    assert {check: result for check, result in verdicts(words).items() if result.verdict is Verdict.INCOMPLETE} == {}
+
+
 def test_claims_that_were_not_read_hide_no_driver_that_a_node_lacks_and_no_claim_that_waits() -> None:
     words = healthy()
     without_driver(words, 2, FSX)

@@ -8,7 +8,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import collected_as
-from clusterproof.plugins.evidence.field import Field, Reported, integer, known
+from clusterproof.plugins.evidence.field import Field, Reported, integer, optional
 from clusterproof.plugins.evidence.kubernetes.facts import PODS, KubernetesNode
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
@@ -54,15 +54,15 @@ def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
 class _WaitingPods(Reported):
     """Pods that wait for accelerators."""
 
-    left_out = Field(integer, "waiting_left_out")  # that were not read
+    left_out = Field(optional(integer), "waiting_left_out")  # that were not read; None in older recordings
 
 
 _waiting_pods = collected_as(PODS, _WaitingPods)
 
 
 def waiting_pods_left_out(cluster: ClusterFacts) -> int:
-    """How many more pods wait for accelerators than were read; earlier recordings have all of them."""
-    return known(lambda: _waiting_pods.of(cluster).left_out, 0)
+    """How many more pods wait for accelerators than were read. Raises Incomplete."""
+    return _waiting_pods.of(cluster).left_out or 0
 
 
 def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:
