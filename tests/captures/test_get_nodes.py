@@ -90,6 +90,13 @@ def test_what_hyperpod_says_of_a_node_is_read_in_the_columns_of_its_labels(tmp_p
     assert said["2"][0] is Verdict.INCOMPLETE  # the table does not show all labels
 
 
+def test_a_health_that_the_table_does_not_show_is_not_what_hyperpod_reports(tmp_path: Path) -> None:
+    by_node = verdicts(tmp_path, WITH_LABELS.replace("NODE-HEALTH-STATUS", "SOMETHING-ELSE    "), HEALTH)
+    messages = [message for _, message in by_node.values()]
+    assert all("label hyperpod_health is not in what was captured" in message for message in messages)
+    assert not any("HyperPod reports" in message for message in messages)
+
+
 def test_a_node_that_the_table_calls_cordoned_takes_no_pods(tmp_path: Path) -> None:
     verdict, message = verdicts(tmp_path, TABLE, TAKES)["ip-10-0-1-5"]
     assert verdict is Verdict.FAIL

@@ -144,6 +144,7 @@ def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     fail_if(deep == "Failed", f"its deep health checks failed{why}; expected them to pass")
     concern_if(deep == "InProgress", "its deep health checks are still running; expected a node that takes pods")
     if state is None:
+        health = listed.label("hyperpod_health")  # raises why it is unread
         incomplete(f"HyperPod reports it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
     is_unfit = not state.takes_pods or deep == "Failed"
     concern_if(fault and not is_unfit, f"HyperPod reports it as {health} and names a fault: {fault}; expected none")
