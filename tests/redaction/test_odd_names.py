@@ -1,4 +1,4 @@
-"""Node names that are no single words, as EC2 Name tags may be: with blanks, slashes and letters of any language."""
+"""Odd names of nodes: with blanks, slashes and letters of any language, as EC2 Name tags may be; in several domains."""
 
 from __future__ import annotations
 
@@ -38,3 +38,9 @@ def test_an_exception_for_a_node_is_for_the_same_node(name: str) -> None:
     names = redaction.text, redaction.type_word, redaction.version, redaction.node_word
     nodes = parse_toml(file_without_names(record, *names), "policy.toml")["disabled"]["gpu.power_limit"]["nodes"]
     assert set(expand(nodes)) == {target.name for target in redaction.cluster.targets} | {"host-1"}
+
+
+def test_a_node_is_the_same_in_every_domain() -> None:
+    redaction = Redaction(Cluster("c", "ssh", (Target("gpu7"), Target("gpu8"))))
+    first = redaction.text("gpu7")
+    assert redaction.text("gpu7.prod.internal: gpu7.default.svc.cluster.local:") == f"{first}: {first}:"

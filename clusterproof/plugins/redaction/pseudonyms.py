@@ -107,8 +107,13 @@ class Pseudonyms:
         return self._words[key]
 
     def _without_domain(self, kind: str, name: str) -> str:
-        """A host is the same with and without its domain; in another domain it is another host, but not of AWS."""
+        """A host is the same with and without its domain; in another domain it is another host.
+
+        Unless it is a node, which has names in several, or its name is an address, as in AWS.
+        """
         label, _, domain = name.partition(".")
+        if label in self._words and label not in self._domains:
+            return label
         known = self._domains.get(label) or domain
         if (
             kind == "host"
