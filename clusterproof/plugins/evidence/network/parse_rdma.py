@@ -228,16 +228,16 @@ def is_sysfs(text: str) -> bool:
 def read_sysfs(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`."""
     devices: dict[str, dict[str, Any]] = {}
+    ports: dict[tuple[str, int], dict[str, Any]] = {}
     for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 20]:
         device = devices.setdefault(name, {"name": name})
         if own:
             device[_KEYS[own]] = short(value.strip().removeprefix("0x"))
             continue
-        ports = device.setdefault("ports", [])
-        entry = next((other for other in ports if other["port"] == int(port)), None)
+        entry = ports.get((name, int(port)))
         if entry is None:
-            entry = {"port": int(port)}
-            ports.append(entry)
+            entry = ports[name, int(port)] = {"port": int(port)}
+            device.setdefault("ports", []).append(entry)
         folder, _, counter = key.rpartition("/")
         if not folder:
             entry[_PORT_KEYS.get(key, key)] = short(value.strip())
@@ -245,11 +245,10 @@ def read_sysfs(text: str) -> Mapping[str, object]:
             entry[_PORT_KEYS[key]] = _count(value.strip())
         else:
             entry.setdefault("counters", {})[counter] = _count(value.strip())
-    with_hardware = set(_HARDWARE.findall(text))
-    for name, entry in ((name, entry) for name, device in devices.items() for entry in device.get("ports", ())):
+    with_hardware = {(name, int(port)) for name, port in _HARDWARE.findall(text)}
+    for at, entry in ports.items():
         if "counters" in entry:
-            due = _OF_EACH_PORT if (name, str(entry["port"])) in with_hardware else COUNTERS
-            entry["counters"] = _counters(entry["counters"], due)
+            entry["counters"] = _counters(entry["counters"], _OF_EACH_PORT if at in with_hardware else COUNTERS)
     return {"rdma": {"devices": list(devices.values())}}
 
 
