@@ -36,7 +36,7 @@ OF_TRANSPORT = {
 
 @evidence(
     "grep . /sys/class/infiniband/*/ports/*/counters/{link_downed,symbol_error,link_error_recovery,port_rcv_errors,"
-    "local_link_integrity_errors,excessive_buffer_overrun_errors}; uptime -p"
+    "local_link_integrity_errors,excessive_buffer_overrun_errors}; uptime"
 )
 def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand and RoCE link errors.
@@ -67,7 +67,7 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
 
 @evidence(
     "grep . /sys/class/infiniband/*/ports/*/hw_counters/{local_ack_timeout_err,packet_seq_err,roce_adp_retrans,"
-    "roce_slow_restart,rp_cnp_ignored} /sys/class/infiniband/*/ports/*/counters/port_xmit_discards; uptime -p"
+    "roce_slow_restart,rp_cnp_ignored} /sys/class/infiniband/*/ports/*/counters/port_xmit_discards; uptime"
 )
 def test_ib_lost_packets(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand and RoCE packets that were lost and sent again.
