@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,10 @@ def test_what_is_never_read_costs_no_more_than_what_is(tmp_path: Path) -> None:
         database.set_progress_handler(lambda: steps.append(1), 1)
         assert standing(database, "small")
     assert len(steps) < STEPS * runs
+
+
+def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
+    marks = {"gpu001": "new", "gpu002": "gone", "gpu003": "", "gpu004": "still"}
+    changes = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
+    assert [[entry.node for entry in of_kind] for _, of_kind in changes.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
+    assert not since_last([result("gpu001", FAIL)])

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import SLOWER
 from clusterproof.reports.document.trend import counted
 from clusterproof.reports.history import Gpu, NodeIdentity
-from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
+from clusterproof.reports.history.changes import Change, Changes, between, change, headline
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import ago, folded, page
 from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result
@@ -283,13 +283,6 @@ def _sorted(changes: Iterable[Change]) -> Changes:
 )
 def test_how_long_ago_a_run_was(seconds: float, words: str) -> None:
     assert ago(seconds) == words
-
-
-def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
-    marks = {"gpu001": "new", "gpu002": "gone", "gpu003": "", "gpu004": "still"}
-    changes = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
-    assert [[entry.node for entry in of_kind] for _, of_kind in changes.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
-    assert not since_last([result("gpu001", FAIL)])
 
 
 def test_what_a_line_of_the_trend_has_no_room_for_is_counted() -> None:
