@@ -77,7 +77,7 @@ FAULTS = (
             with_file(image, "/root/.bash_history", "make install\n"), "/var/crash/_usr_bin_slurmd.0.crash", "core"
         ),
         {CLEAN: FAIL},
-        "left behind: /var/crash/_usr_bin_slurmd.0.crash, /root/.bash_history",
+        "left behind: /root/.bash_history, /var/crash/_usr_bin_slurmd.0.crash",
     ),
     Fault(
         "the key of somebody who built the image",
