@@ -73,8 +73,9 @@ def test_ib_lost_packets(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand and RoCE packets that were lost and sent again.
 
     The counters run since the driver was loaded and are divided by the time since boot. A port sends again what was
-    lost on the way to its partner, so the fault may be of the switch or of the partner. Packets out of sequence are no
-    loss by themselves: adaptive routing sends them over several paths.
+    lost on the way to its partner, so the fault may be of the switch or of the partner, or of a job some of whose ranks
+    end while others still send to them. Packets out of sequence are no loss by themselves: adaptive routing sends them
+    over several paths.
 
     Remedy (investigate): Look whether other ports of the rail count the same. On RoCE compare PFC, ECN and DSCP with
     those of the switch port; look at the switch's discards and at the link errors of both ends.

@@ -6,25 +6,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.policy import NO_POLICY
-from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import expect, result_of
-from tests.builders.recordings import boot, gpu, node, nvml
+from tests.builders.evaluated import expect
+from tests.builders.recordings import gpu, nvml
+from tests.checks.host.given import EC2, evaluated
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
-EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
-GIB = 2**20  # in KiB
-
-
-def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
-    """A check's result on a node that reported this, beside others that reported that."""
-    everyone = [
-        node(f"n{number}", **{"boot": boot(), "platform": EC2} | values)
-        for number, values in enumerate((collectors, *others))
-    ]
-    return result_of(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
 
 
 def disk(model: str, firmware: str) -> dict[str, Any]:
