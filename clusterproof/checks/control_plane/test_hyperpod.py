@@ -1,4 +1,4 @@
-"""HyperPod: cluster status, node status, instance groups, service quotas and the VPC."""
+"""HyperPod: the status of the cluster and its nodes, instance groups, recovery and deep health checks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
-from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.aws.facts_account import (
-    efa_security_groups,
-    instances_of,
-    missing_endpoints,
-    needs,
-    subnets_used,
-    table_of,
+from clusterproof.plugins.core.verdict import (
+    NotApplicable,
+    concern,
+    concern_if,
+    fail_if,
+    incomplete,
+    not_applicable,
+    part,
 )
-from clusterproof.plugins.evidence.aws.facts_ec2 import SecurityGroup, Subnet
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
+from clusterproof.plugins.evidence.aws.facts_account import instances_of
 from clusterproof.plugins.evidence.aws.facts_fsx import clock
-from clusterproof.plugins.evidence.aws.facts_hyperpod import DeepHealthCheckError, HyperpodNode
+from clusterproof.plugins.evidence.aws.facts_hyperpod import DeepHealthCheckError, HyperpodNode, deep_health_check_log
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.control_plane, mark.preflight]
 
@@ -29,103 +32,9 @@ MAX_NODES = 20  # in words
 MAX_VALUES = 5  # of a group in words
 MAX_MESSAGE = 200  # characters of what SageMaker says of a node
 MAX_ERRORS = 3  # of deep health checks in words
+STARTS = "Executing Hardware stress check"  # with which an instance-level check begins
+ERRORS = frozenset({"error", "dpanic", "panic", "fatal"})  # levels of zap, which HyperPod logs with
 UNWELL = ("Failure", "DeepHealthCheckInProgress")  # states in which a deep health check may be why
-
-
-@mark.hyperpod_cluster_debugger("A")
-@evidence(
-    "aws ec2 describe-security-groups --group-ids SG --query 'SecurityGroups[].[IpPermissions,IpPermissionsEgress]'"
-)
-def test_security_group_self_reference(cluster: ClusterFacts) -> None:
-    """Traffic within security groups.
-
-    EFA needs a rule for all traffic from the group to itself, in both directions, in every security group of the nodes.
-    A rule to 0.0.0.0/0 does not replace it.
-
-    Remedy (fix configuration): Add the rule in the missing direction: all traffic, with the group itself as its source
-    or destination.
-    """
-    bad = [*filter(None, each(efa_security_groups(cluster), _closed))]
-    fail_if(bad, f"{listed(bad)}; expected a rule for all traffic of the group with itself, in and out")
-
-
-def _closed(group: SecurityGroup) -> str:
-    """What a security group does not allow; empty if it allows all traffic with itself."""
-    outward = ", though all may leave to everywhere" if group.is_open_outward else ""
-    ways = " and ".join(group.missing_directions)
-    return f"{group.id} does not allow traffic with itself {ways}{outward}" if ways else ""
-
-
-@mark.hyperpod_node_debugger("B")
-@evidence(
-    "aws ec2 describe-subnets --subnet-ids SUBNET; aws ec2 describe-route-tables --filters Name=vpc-id,Values=VPC"
-)
-def test_subnet_private(cluster: ClusterFacts) -> None:
-    """Node subnets.
-
-    HyperPod nodes and instances with several network cards get no public address: in a subnet that routes to an
-    internet gateway they reach nothing outside, and whatever does get a public address can be reached from outside.
-
-    Remedy (fix configuration): Use subnets whose default route leads to a NAT gateway and that assign no public
-    addresses.
-    """
-    bad = [*filter(None, (_public(subnet, cluster) for subnet in subnets_used(cluster)))]
-    concern_if(bad, f"{listed(bad)}; expected private subnets")
-
-
-def _public(subnet: Subnet, cluster: ClusterFacts) -> str:
-    """How a subnet is public, as far as that is known; empty if it is not."""
-    is_open = known(lambda: table_of(subnet, cluster.route_tables).leads_to_internet, False)
-    ways = ["routes to an internet gateway"] if is_open else []
-    ways += ["gives every instance a public address"] if known(lambda: subnet.is_giving_public_addresses, False) else []
-    return f"{subnet.id} {' and '.join(ways)}" if ways else ""
-
-
-@mark.hyperpod_node_debugger("B")
-@evidence("aws ec2 describe-vpc-endpoints --filters Name=vpc-id,Values=VPC")
-def test_vpc_endpoints(cluster: ClusterFacts) -> None:
-    """VPC endpoints.
-
-    Without an endpoint, traffic to S3 goes through a NAT gateway, slowly and at a cost; from a subnet without a route
-    to the internet the service cannot be reached at all.
-
-    Remedy (fix configuration): Create the endpoint in the VPC; add a gateway endpoint to the route tables of the nodes'
-    subnets.
-    """
-    missing = missing_endpoints(cluster)
-    if missing:
-        concern(f"{listed(missing)}; expected the endpoints that the nodes' subnets need")
-
-
-@mark.hyperpod_node_debugger("C")
-@evidence("for S in sagemaker vpc ec2; do aws service-quotas list-service-quotas --service-code $S; done")
-def test_service_quotas(cluster: ClusterFacts) -> None:
-    """Service quotas.
-
-    The need is calculated for this cluster alone; other clusters in the account add to it. A node uses one network
-    interface for each EFA device.
-
-    Remedy (fix configuration): Request a quota increase in the Service Quotas console, in this region.
-    """
-    data = {
-        (quota.service, quota.name): value
-        for quota in cluster.service_quotas
-        for value in readings(quota, "value")[0].values()
-    }
-    wanted = list(needs(cluster))
-    low = [
-        f"{need.name} is {data[need.key]:,.0f}, but {need.amount:,} are needed"
-        for need in wanted
-        if need.amount is not None and need.key in data and data[need.key] < need.amount
-    ]
-    fail_if(low, f"{', '.join(low)}; expected at least what the cluster needs")
-    unread = [need.name for need in wanted if need.key not in data]
-    with part:
-        if unread:
-            incomplete(f"AWS reports no quota {', '.join(unread)}; expected a value for each")
-    unknown = [need.name for need in wanted if need.amount is None]
-    if unknown:
-        incomplete(f"the catalogue lacks an instance type, so the need for {', '.join(unknown)} is unknown")
 
 
 @mark.hyperpod_cluster_debugger("B")
@@ -231,6 +140,37 @@ def test_deep_health_checks(cluster: ClusterFacts) -> None:
     seen = [f"{name} starts without {' and '.join(missing)}" for name, missing in without.items() if missing]
     if seen:
         concern(f"{', '.join(seen)}; expected both for every group with accelerators")
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence(f"sudo cat {LOG}")
+def test_deep_health_check_log(node: Node) -> None:
+    """Deep health checks on the node.
+
+    Evaluates what the last instance-level check wrote to the node's own log. DCGM's summary in it says whether the node
+    has to be replaced or rebooted; a reboot since then has done the latter. Errors of other tests are a concern.
+
+    Remedy (replace): Replace a node of which this is required: aws sagemaker batch-replace-cluster-nodes --cluster-name
+    NAME --node-ids ID. Read the lines around an error, and repeat the check: aws sagemaker start-cluster-health-check.
+    """
+    try:
+        log = deep_health_check_log.of(node)
+    except Absent:
+        raise NotApplicable(f"HyperPod wrote no {LOG}") from None
+    lines = log.lines
+    starts = [number for number, line in enumerate(lines) if line.text.startswith(STARTS)]
+    last = lines[starts[-1] if starts else 0 :]
+    for line in last:
+        seen = f"the deep health check of {line.time} requires"
+        with part:
+            fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
+        with part:
+            is_due = line.requires == "reboot" and not known(lambda line=line: node.boot.booted > line.logged, False)
+            concern_if(is_due, f"{seen} a reboot; expected one since then")
+    errors = [f"{line.time}: {_quoted(line.text)}" for line in last if line.level in ERRORS]
+    concern_if(errors, f"deep health checks logged {listed(errors[-MAX_ERRORS:])}; expected no error")
+    if not last or (log.is_cut and not starts):
+        incomplete(f"{LOG} does not show where the last check began; expected all of its lines")
 
 
 @mark.hyperpod_cluster_debugger("B")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 COMMANDS = {
     "cpus": "lscpu",
+    "deep_health_check_log": "sudo cat /var/log/aws/clusters/sagemaker-deep-health-check.log",
     "edac": "grep . /sys/devices/system/edac/mc/mc*/*_count",
     "kernel": "uname -a; chronyc tracking",
     "lustre": "sudo lctl get_param health_check '*.*.import' 'llite.*.max_cached_mb'",

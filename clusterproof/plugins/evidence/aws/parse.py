@@ -1,10 +1,11 @@
-"""Captured instance identity documents, and the output of ec2-metadata."""
+"""Captured instance identity documents, the output of ec2-metadata, and HyperPod's log of deep health checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import MAX_BYTES
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short
 
 VENDOR = "Amazon EC2"
@@ -16,6 +17,11 @@ KEYS = {  # of the identity document, as the collector `imds` calls them; the ac
     "imageId": "image_id",
 }
 
+DEEP_HEALTH_CHECK = re.compile(
+    r"^(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\s{1,8}[a-z]{1,10}\s{1,8}|\{.{0,200}\"msg\": ?\")"
+    r"(?:Executing Hardware stress check|stress-ng |GpuPci Count check|DCGM diagnostic health|EFA Loopback)",
+    re.MULTILINE,
+)
 _TYPE = re.compile(r"^instance-type:[ \t]{1,4}([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})[ \t]*$", re.MULTILINE)
 
 
@@ -47,7 +53,18 @@ def read_metadata(text: str) -> Mapping[str, object]:
     return {"platform": {"vendor": VENDOR, "product": instance_type[1]}}
 
 
+def is_deep_health_check_log(text: str) -> bool:
+    """Whether it is the log of HyperPod's deep health checks on a node, or its end."""
+    return bool(DEEP_HEALTH_CHECK.search(text))
+
+
+def read_deep_health_check_log(text: str) -> Mapping[str, object]:
+    """The collector `deep_health_check_log`."""
+    return {"deep_health_check_log": {"log": text[-MAX_BYTES:], "is_cut": len(text) > MAX_BYTES}}
+
+
 FORMS = (
+    Form("log of deep health checks", is_deep_health_check_log, read_deep_health_check_log),
     Form("instance identity document", is_identity, read_identity),
     Form("ec2-metadata", is_metadata, read_metadata),
 )

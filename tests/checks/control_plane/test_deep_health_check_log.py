@@ -1,0 +1,99 @@
+"""HyperPod's log of deep health checks on a node: which lines count, and who may have written them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.reading import Absent, Denied, Node
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_BYTES, read
+from tests.builders.evaluated import expect, verdict_of
+from tests.builders.recordings import boot
+from tests.captures.captured import output_of
+from tests.testbed.needs import needs_root
+
+CHECK = "control_plane.deep_health_check_log"
+# The forms of SageMaker's documentation.
+START = "2024-08-20T21:53:58Z info Executing Hardware stress check with command: stress-ng, and args: [--cpu 32]\n"
+DONE = "2024-08-20T21:54:58Z    info    GpuPci Count check success\n"
+DCGM = (
+    "2024-08-20T22:25:02Z\tinfo\tDCGM diagnostic health summary: dcgmCheckLevel: 0 dcgmVersion: 3.3.7 gpuDriverVersion:"
+    " 535.183.01, gpuDeviceIds: [2237] replacementRequired: {} rebootRequired:{}\n"
+)
+FIT = DCGM.format("false", "false")
+EFA = "2024-08-20T22:26:28Z\tinfo\tEFA Loopback check passed for device: rdmap0s29 . Output summary is MaxBw: 58.59\n"
+ERROR = "2024-08-20T22:26:29Z\terror\tstress-ng failed\n"
+
+
+def of_log(log: str, *, is_cut: bool = False, **of_boot: object) -> Result:
+    """The verdict on a node with this log."""
+    return verdict_of(CHECK, deep_health_check_log={"log": log, "is_cut": is_cut}, boot=boot(**of_boot))
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict", "message"),
+    [
+        (START + DONE + FIT + EFA, Verdict.PASS, ""),
+        (DONE + FIT + EFA, Verdict.PASS, ""),
+        (START + ERROR + DCGM.format("true", "true") + START + DONE + FIT, Verdict.PASS, ""),
+        (
+            START + DONE + DCGM.format("true", "false"),
+            Verdict.FAIL,
+            "of 2024-08-20T22:25:02Z requires the node's replacement",
+        ),
+        (START + ERROR + EFA, Verdict.CONCERN, "2024-08-20T22:26:29Z: stress-ng failed; expected no error"),
+        ("", Verdict.INCOMPLETE, "does not show where the last check began"),
+        ("nothing of that kind\n", Verdict.INCOMPLETE, "does not show where the last check began"),
+    ],
+    ids=["all pass", "without its start", "an earlier check", "replacement", "an error", "empty", "another form"],
+)
+def test_the_last_check_counts(log: str, verdict: Verdict, message: str) -> None:
+    expect(of_log(log), verdict, message)
+
+
+@pytest.mark.parametrize(
+    ("booted", "verdict"), [(1724192700, Verdict.CONCERN), (1724192703, Verdict.PASS)], ids=["before", "after"]
+)
+def test_a_reboot_since_then_is_what_was_required(booted: float, verdict: Verdict) -> None:
+    log = START + DCGM.format("false", "true")
+    expect(of_log(log, now=booted + 60.0, uptime_s=60.0), verdict, "")
+
+
+def test_a_finding_is_said_although_the_log_was_cut() -> None:
+    expect(of_log(DCGM.format("true", "false"), is_cut=True), Verdict.FAIL, "requires the node's replacement")
+    expect(of_log(FIT, is_cut=True), Verdict.INCOMPLETE, "does not show where the last check began")
+
+
+def test_a_captured_log_is_recognised() -> None:
+    log = START + DONE + FIT
+    captured = output_of(log)["deep_health_check_log"]
+    assert (captured["log"].rstrip(), captured["is_cut"]) == (log.rstrip(), False)
+
+
+def logged(root: Path, log: str) -> Path:
+    """A root with this log."""
+    file = root / LOG[1:]
+    file.parent.mkdir(parents=True)
+    file.write_text(log)
+    return file
+
+
+def test_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
+    logged(tmp_path, "x" * MAX_BYTES + FIT)
+    found = read(Node(str(tmp_path)))
+    assert found == {"log": ("x" * MAX_BYTES + FIT)[-MAX_BYTES:], "is_cut": True}
+
+
+def test_a_node_without_the_log_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Absent, match="sagemaker-deep-health-check"):
+        read(Node(str(tmp_path)))
+
+
+@needs_root
+def test_a_log_that_a_user_may_write_is_no_evidence(tmp_path: Path) -> None:
+    logged(tmp_path, DCGM.format("true", "true")).chmod(0o666)
+    with pytest.raises(Denied, match="may be written by others"):
+        read(Node(str(tmp_path)))
