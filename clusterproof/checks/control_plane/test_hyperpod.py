@@ -20,7 +20,12 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
 from clusterproof.plugins.evidence.aws.facts_account import instances_of
 from clusterproof.plugins.evidence.aws.facts_fsx import clock
-from clusterproof.plugins.evidence.aws.facts_hyperpod import DeepHealthCheckError, HyperpodNode, deep_health_check_log
+from clusterproof.plugins.evidence.aws.facts_hyperpod import (
+    DeepHealthCheckError,
+    HyperpodNode,
+    LogLine,
+    deep_health_check_log,
+)
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, known
@@ -165,12 +170,16 @@ def test_deep_health_check_log(node: Node) -> None:
         with part:
             fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
         with part:
-            is_due = line.requires == "reboot" and not known(lambda line=line: node.boot.booted > line.logged, False)
+            is_due = line.requires == "reboot" and not _has_booted_since(node, line)
             concern_if(is_due, f"{seen} a reboot; expected one since then")
     errors = [f"{line.time}: {_quoted(line.text)}" for line in last if line.level in ERRORS]
     concern_if(errors, f"deep health checks logged {listed(errors[-MAX_ERRORS:])}; expected no error")
     if not last or (log.is_cut and not starts):
         incomplete(f"{LOG} does not show where the last check began; expected all of its lines")
+
+
+def _has_booted_since(node: Node, line: LogLine) -> bool:
+    return known(lambda: node.boot.booted > line.logged, False)
 
 
 @mark.hyperpod_cluster_debugger("B")

@@ -28,9 +28,10 @@ EFA = "2024-08-20T22:26:28Z\tinfo\tEFA Loopback check passed for device: rdmap0s
 ERROR = "2024-08-20T22:26:29Z\terror\tstress-ng failed\n"
 
 
-def of_log(log: str, *, is_cut: bool = False, **of_boot: object) -> Result:
-    """The verdict on a node with this log."""
-    return verdict_of(CHECK, deep_health_check_log={"log": log, "is_cut": is_cut}, boot=boot(**of_boot))
+def of_log(log: str, *, is_cut: bool = False, booted: float = 0.0) -> Result:
+    """The verdict on a node with this log that booted at this time."""
+    running = boot(now=booted + 60.0, uptime_s=60.0)
+    return verdict_of(CHECK, deep_health_check_log={"log": log, "is_cut": is_cut}, boot=running)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_the_last_check_counts(log: str, verdict: Verdict, message: str) -> None
 )
 def test_a_reboot_since_then_is_what_was_required(booted: float, verdict: Verdict) -> None:
     log = START + DCGM.format("false", "true")
-    expect(of_log(log, now=booted + 60.0, uptime_s=60.0), verdict, "")
+    expect(of_log(log, booted=booted), verdict, "")
 
 
 def test_a_finding_is_said_although_the_log_was_cut() -> None:
