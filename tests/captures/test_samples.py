@@ -48,7 +48,7 @@ from tests.builders.samples import Sample, manifest, of_topic
 
 FAMILIES = {
     "dcgmi": (*dcgmi.FORMS, *dcgm_watches.FORMS),
-    "fi_info": network.FORMS,
+    "fi_info": (*network.FORMS, *ec2.FORMS),
     "host": (
         *hardware.FORMS,
         *memory.FORMS,
@@ -61,7 +61,7 @@ FAMILIES = {
     ),
     "ibstat": (*rdma.FORMS, *network.FORMS),
     "ibv": rdma.FORMS,
-    "kernel-log": (*kernel_log.FORMS, *journal.FORMS),
+    "kernel-log": (*kernel_log.FORMS, *journal.FORMS, *ec2.FORMS),
     "lscpu": hardware.FORMS,
     "lspci": pci.FORMS,
     "lustre": storage.FORMS,
@@ -74,7 +74,6 @@ OTHERS = (storage.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS, kubernetes.FOR
 FORMS = tuple(dict.fromkeys(form for forms in (*FAMILIES.values(), *OTHERS) for form in forms))
 # Captures whose content no collector holds, by a part of their names.
 OF_NO_COLLECTOR = {
-    "hyperpod-efa-loopback": "fi_info -p efa was not run: the bandwidth of a loopback",
     "diskstats": "disk counters since boot",
     "default_governor": "a kernel module's default",
     "eks-default": "a word without its file's name",
@@ -83,7 +82,6 @@ OF_NO_COLLECTOR = {
     "parens-in-filesystem": "macOS",
     "fabric-manager-0": "fabric manager's own log, of many boots: the kernel log has the same SXids of this one",
     "fm-log-lines": "fabric manager's own log",
-    "hyperpod-deep-health-check": "another suite's verdicts",
     "imbue-dmesg-whitelist": "Python",
     "insights-dmesg-L4": "lines without times that name no driver: nothing says that the kernel wrote them",
     "mount-fail": "the error of a mount command",

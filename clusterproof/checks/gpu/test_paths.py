@@ -11,6 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.gpu.facts_node import unread_rdma_models
 from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST, PciDevice, PciLink, PciSwitch, unread_kind
@@ -39,7 +40,7 @@ def test_gpu_paths(node: Node) -> None:
     path_by_gpu = {gpu: path for gpu, (path, _) in nearest_by_gpu.items() if path}
     unread = unread_places(node, nearest_by_gpu)
     if not path_by_gpu:
-        require(unread)
+        require([*unread, *unread_rdma_models(node)])
         not_applicable("no GPU shares the PCI bus with a network device")
     most_common, count = Counter(path_by_gpu.values()).most_common(1)[0]
     nic_groups = {nics for path, nics in nearest_by_gpu.values() if path == most_common}

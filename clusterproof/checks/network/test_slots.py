@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.gpu.facts_node import rdma_models
+from clusterproof.plugins.evidence.gpu.facts_node import rdma_models, unread_rdma_models
 from clusterproof.plugins.evidence.group import Values, describe, differing, majority_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
@@ -80,6 +80,7 @@ def _nics(node: Node) -> list[PciDevice]:
     devices = each(node.pci_devices, lambda device: (device, device.connects_nodes(models)))
     nics = [device for device, is_used in devices if is_used]
     if not nics:
+        require(unread_rdma_models(node))
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     return nics
 

@@ -76,6 +76,7 @@ def test_network_devices_of_any_vendor_count_if_their_model_has_the_fastest_rdma
     port = {"port": 1, "state": "4: ACTIVE", "rate": rate, "link_layer": "Ethernet"}
     rdma = {"devices": [{"name": "bnxt_re0", "vendor": "14e4", "device": "1760", "ports": [port]}] if rate else []}
     assert result_of("gpu.gpu_paths", node("gpu001", devices, rdma=rdma)).verdict is says
+    expect(result_of("gpu.gpu_paths", node("gpu001", devices)), INCOMPLETE, "rdma: was not requested")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,18 @@ def test_a_rail_of_another_vendor_is_judged_where_its_port_is_in_use(state: str,
     assert (result.verdict, message in result.message) == (says, True), result.message
 
 
+@pytest.mark.parametrize("key", ["devices", "vendor", "ports"])
+@pytest.mark.parametrize("check", ["network.nic_link", "network.nic_numa"])
+def test_a_node_whose_adapters_are_all_of_another_vendor_is_incomplete_without_its_rdma_devices(
+    check: str, key: str
+) -> None:
+    bnxt = {**mlx5(0, port(link_layer="Ethernet")), "name": "bnxt_re0", "vendor": "14e4", "device": "1750"}
+    unread = {"rdma": {"devices": UNREAD}} if key == "devices" else rdma({**bnxt, key: UNREAD})
+    result = verdict(check, {"pci": {"devices": [nic(1, **OF_BROADCOM)]}, **unread})
+    assert result.verdict is INCOMPLETE, result.message
+    assert f"{key} could not be read" in result.message
+
+
 @pytest.mark.parametrize(("rate", "says"), [("25 Gb/sec (1X EDR)", PASS), ("unknown", CONCERN)])
 def test_an_adapter_of_the_board_that_is_slower_than_the_rails_is_none_of_them(rate: str, says: Verdict) -> None:
     rail, slow = mlx5(0, port()), port(rate=rate, link_layer="Ethernet")

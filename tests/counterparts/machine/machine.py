@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,15 +64,15 @@ class Machine:
                 answer = _until_prompt(spoken)
                 assert "rror" not in answer.replace(event, ""), answer
 
-    def evaluated(self) -> dict[str, Result]:
+    def evaluated(self, *options: str) -> dict[str, Result]:
         """The verdict of every check of `pytest --cluster ssh:…`, as typed by a user; repeated if it was too busy."""
         for _ in range(ATTEMPTS):
-            results = self._evaluated()
+            results = self._evaluated(options)
             if not any(phrase in result.message for result in results.values() for phrase in TOO_BUSY):
                 break
         return results
 
-    def _evaluated(self) -> dict[str, Result]:
+    def _evaluated(self, options: Sequence[str]) -> dict[str, Result]:
         results = self.home / f"results-{time.monotonic_ns()}.jsonl"
         recording = results.with_suffix("")
         arguments = [
@@ -86,6 +86,7 @@ class Machine:
             "60",
         ]
         arguments += ["--results", str(results), "--record", str(recording), "--no-report", "-q", "-n", "0"]
+        arguments += options
         subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=ROOT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -103,6 +104,38 @@ error = struct.pack("<BBBxIIIIIIH2x", bus, device, function, 0x4000, 0, 0, 0, 0,
 open("/dev/aer_inject", "wb", buffering=0).write(error)
 END
 """
+JOB = """
+modprobe fuse
+rm /dev/char/10:229
+mkdir -p /run/job/root/usr /run/job/root/proc /run/job/root/dev
+for name in bin sbin lib lib64; do ln -s usr/$name /run/job/root/$name; done
+cat >/run/job/config.json <<'END'
+{config}
+END
+runc --systemd-cgroup run --detach --bundle /run/job job </dev/null >/dev/null 2>&1
+"""
+GPU = {"type": "c", "major": 10, "minor": 229}  # a device that opens; as NVIDIA's, it has no link in /dev/char
+OF_JOB = {
+    "ociVersion": "1.0.2",
+    "process": {
+        "user": {"uid": 0, "gid": 0},
+        "args": ["/usr/bin/sleep", "infinity"],
+        "env": ["PATH=/usr/sbin:/usr/bin"],
+        "cwd": "/",
+    },
+    "root": {"path": "root"},
+    "mounts": [
+        {"destination": "/proc", "type": "proc", "source": "proc"},
+        {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+        {"destination": "/usr", "type": "bind", "source": "/usr", "options": ["bind"]},
+    ],
+    "linux": {
+        "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")],
+        "cgroupsPath": "system.slice:runc:job",
+        "devices": [{**GPU, "path": f"/dev/{name}"} for name in ("nvidia0", "nvidiactl", "nvidia-uvm")],
+        "resources": {"devices": [{"allow": False, "access": "rwm"}, {**GPU, "allow": True, "access": "rwm"}]},
+    },
+}
 OF_A_DEAD_SERVER = {"host.d_state", "storage.file_system_errors"}  # after minutes, which a busy machine takes
 LOGGED = "for second in $(seq 120); do dmesg | grep -q '{}' && break; sleep 1; done; dmesg | grep '{}'"
 GONE = "for second in $(seq 300); do [ -e /sys/block/{disk} ] || break; sleep 1; done; [ ! -e /sys/block/{disk} ]"
@@ -190,6 +223,21 @@ def test_the_switch_above_a_disk_is_the_one_that_the_machine_has(
     assert (host_bridge, upper, switch["path"]) == ("pci0000:00", switch["address"], [host_bridge, root_port])
     models = machine.shell(f"cd /sys/bus/pci/devices; cat {root_port}/device {lower}/device").stdout.split()
     assert models == ["0x000c", "0x8233"]
+
+
+def test_a_reload_of_systemd_takes_devices_from_a_container_that_it_knows_nothing_of(
+    machine: Machine, untouched: dict[str, Result]
+) -> None:
+    begun = machine.shell(JOB.format(config=json.dumps(OF_JOB)))
+    assert begun.returncode == 0, begun.stderr
+    of_job = ("-m", "job", "--in-container", "runc exec job")
+    before = machine.evaluated(*of_job)["software.container_devices"]
+    assert before.verdict is Verdict.PASS, before.message
+    machine.shell("systemctl daemon-reload")
+    after = machine.evaluated(*of_job)["software.container_devices"]
+    machine.shell("runc delete --force job")
+    assert after.verdict is FAIL
+    assert "runtime: the device cgroup refuses /dev/nvidia0; expected" in after.message
 
 
 @pytest.mark.parametrize("check", SICK)

@@ -178,6 +178,14 @@ def rdma_models(node: Node) -> frozenset[str]:
     return fastest_models(readings(node, "ib_devices")[0].get("ib_devices", ()))
 
 
+def unread_rdma_models(node: Node) -> list[Incomplete | NotApplicable]:
+    """Why it is unknown which adapters of other vendors connect nodes; empty if there are none, or it is known."""
+    if not any(readings(device, "is_spare_port")[0].get("is_spare_port") for device in node.pci_devices):
+        return []
+    reading, unread = readings(node, "ib_devices")
+    return unread + [why for device in reading.get("ib_devices", ()) for why in readings(device, "model", "ports")[1]]
+
+
 @collected_by()
 def gpu_paths(node: Node) -> Mapping[str, Paths]:
     """How far each GPU is from other devices: as `nvidia-smi topo -m` says, else by the bus. Raises NotApplicable."""
