@@ -28,7 +28,7 @@ from clusterproof.plugins.evidence.aws.facts_hyperpod import (
 )
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.control_plane, mark.preflight]
@@ -158,6 +158,8 @@ def test_deep_health_check_log(node: Node) -> None:
     Remedy (replace): Replace a node of which this is required: aws sagemaker batch-replace-cluster-nodes --cluster-name
     NAME --node-ids ID. Read the lines around an error, and repeat the check: aws sagemaker start-cluster-health-check.
     """
+    if readings(node, "is_outside_ec2")[0].get("is_outside_ec2"):
+        not_applicable("the node is outside EC2, where HyperPod has its nodes")
     try:
         log = deep_health_check_log.of(node)
     except Absent:

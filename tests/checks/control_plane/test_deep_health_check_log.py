@@ -68,6 +68,13 @@ def test_a_finding_is_said_although_the_log_was_cut() -> None:
     expect(of_log(FIT, is_cut=True), Verdict.INCOMPLETE, "does not show where the last check began")
 
 
+@pytest.mark.parametrize(
+    ("vendor", "verdict"), [("Amazon EC2", Verdict.INCOMPLETE), ("Supermicro", Verdict.NOT_APPLICABLE)]
+)
+def test_a_log_that_was_not_collected_is_missed_only_on_ec2(vendor: str, verdict: Verdict) -> None:
+    assert verdict_of(CHECK, platform={"vendor": vendor, "product": "x"}).verdict is verdict
+
+
 def test_a_captured_log_is_recognised() -> None:
     log = START + DONE + FIT
     captured = output_of(log)["deep_health_check_log"]
