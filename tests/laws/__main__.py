@@ -29,10 +29,9 @@ PLAIN: list[Case] = []  # the cases that are tried in pairs
 def main(arguments: Sequence[str]) -> int:
     """Try the laws; return 0 if nothing is hidden."""
     options = options_of(arguments)
-    of_faults = options.faults if options.laws != ("cut",) else ()
     with ProcessPoolExecutor(WORKERS) as probers:
-        evidence = evidence_of(of_faults, probers, options.evidence)
-    faults = [fault for fault in of_faults if isinstance(fault, CapturedFault) or fault.name in evidence]
+        evidence = evidence_of(options.faults_needed, probers, options.evidence)
+    faults = [fault for fault in options.faults_needed if isinstance(fault, CapturedFault) or fault.name in evidence]
     CASES[:] = [case_of(fault, evidence) for fault in faults]
     PLAIN[:] = [case for case, fault in zip(CASES, faults, strict=True) if pairs.is_plain(fault)]
     tried = {name: _tried(name, options) for name in options.laws}

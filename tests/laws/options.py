@@ -28,6 +28,14 @@ class Options:
     tsv: Path | None = None
 
     @property
+    def faults_needed(self) -> tuple[Fault | CapturedFault, ...]:
+        """The faults whose evidence the laws need: all for pairs, none for cuts, else those that chosen checks find."""
+        if "pairs" in self.laws:
+            return self.faults
+        is_of_faults = self.laws != ("cut",)
+        return tuple(fault for fault in self.faults if is_of_faults and not fault.expect.keys().isdisjoint(self.checks))
+
+    @property
     def is_whole(self) -> bool:
         """Whether all faults and checks are tried."""
         return self.faults == ALL_FAULTS and len(self.checks) == len(node_checks())

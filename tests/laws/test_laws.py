@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.builders.cuts import Cut, Ran
 from tests.builders.recordings import boot, gpu, node, nvml
-from tests.faults import FAULTS, captured
+from tests.faults import ALL_FAULTS, BY_NAME, FAULTS, captured
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 from tests.laws import cut, halves, order, pairs, removal
@@ -197,6 +197,15 @@ def test_a_word_that_chooses_nothing_is_an_error_that_names_near_ones(
     with pytest.raises(SystemExit):
         options_of(arguments)
     assert words in capsys.readouterr().err
+
+
+def test_only_faults_that_the_chosen_check_finds_are_probed_but_for_pairs() -> None:
+    lost = ["--check", "network.ib_lost_packets"]
+    names = {fault.name for fault in options_of([*lost, "--law", "removal"]).faults_needed}
+    assert "a port whose packets are lost on their way" in names
+    assert all("network.ib_lost_packets" in BY_NAME[name].expect for name in names)
+    assert options_of(lost).faults_needed == ALL_FAULTS
+    assert options_of(["--law", "cut"]).faults_needed == ()
 
 
 @pytest.fixture(scope="module")
