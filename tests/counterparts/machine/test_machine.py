@@ -58,6 +58,7 @@ mount -o loop,ro /var/archive /archive
 """
 CRASHES = 2100
 CRASHING = Path(__file__).with_name("crashes.c")
+HOOK = Path(__file__).with_name("allow_devices.py")
 FLOOD = """
 sysctl -qw kernel.printk_ratelimit=0
 base64 -d >/usr/local/bin/crashes <<'END'
@@ -106,15 +107,17 @@ END
 """
 JOB = """
 modprobe fuse
-rm /dev/char/10:229
 mkdir -p /run/job/root/usr /run/job/root/proc /run/job/root/dev
 for name in bin sbin lib lib64; do ln -s usr/$name /run/job/root/$name; done
 cat >/run/job/config.json <<'END'
 {config}
 END
 runc --systemd-cgroup run --detach --bundle /run/job job </dev/null >/dev/null 2>&1
+python3 - /sys/fs/cgroup/system.slice/runc-job.scope <<'END'
+{hook}
+END
 """
-GPU = {"type": "c", "major": 10, "minor": 229}  # a device that opens; as NVIDIA's, it has no link in /dev/char
+GPU = {"type": "c", "major": 10, "minor": 229}  # a device that opens
 OF_JOB = {
     "ociVersion": "1.0.2",
     "process": {
@@ -133,7 +136,7 @@ OF_JOB = {
         "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")],
         "cgroupsPath": "system.slice:runc:job",
         "devices": [{**GPU, "path": f"/dev/{name}"} for name in ("nvidia0", "nvidiactl", "nvidia-uvm")],
-        "resources": {"devices": [{"allow": False, "access": "rwm"}, {**GPU, "allow": True, "access": "rwm"}]},
+        "resources": {"devices": [{"allow": False, "access": "rwm"}]},
     },
 }
 OF_A_DEAD_SERVER = {"host.d_state", "storage.file_system_errors"}  # after minutes, which a busy machine takes
@@ -225,10 +228,10 @@ def test_the_switch_above_a_disk_is_the_one_that_the_machine_has(
     assert models == ["0x000c", "0x8233"]
 
 
-def test_a_reload_of_systemd_takes_devices_from_a_container_that_it_knows_nothing_of(
+def test_a_reload_of_systemd_takes_the_devices_that_a_hook_allowed_in_the_cgroup_alone(
     machine: Machine, untouched: dict[str, Result]
 ) -> None:
-    begun = machine.shell(JOB.format(config=json.dumps(OF_JOB)))
+    begun = machine.shell(JOB.format(config=json.dumps(OF_JOB), hook=HOOK.read_text()))
     assert begun.returncode == 0, begun.stderr
     of_job = ("-m", "job", "--in-container", "runc exec job")
     before = machine.evaluated(*of_job)["software.container_devices"]
