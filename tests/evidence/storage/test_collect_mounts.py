@@ -109,6 +109,26 @@ def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for
     assert [mount["path"] for mount in mounts] == ["/media/data"]
 
 
+ID = "0b6f9f3a" * 8
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/kubelet/pods/5d6b0c1e/volumes/kubernetes.io~nfs/data",
+        "/mnt/k8s-disks/0/kubelet/pods/5d6b0c1e/volumes/kubernetes.io~nfs/data",  # as EKS keeps it on local disks
+        "/var/snap/microk8s/common/var/lib/kubelet/plugins/kubernetes.io/csi/nfs/globalmount",
+        f"/var/lib/docker/containers/{ID}/mounts/shm",
+        f"/opt/dlami/nvme/docker/data-root/containers/{ID}/mounts/shm",  # as HyperPod's lifecycle scripts have it
+        f"/run/containers/storage/overlay-containers/{ID}/userdata/shm",  # CRI-O
+        f"/run/k3s/containerd/io.containerd.grpc.v1.cri/sandboxes/{ID}/shm",
+    ],
+)
+def test_what_containers_mount_is_passed_over_wherever_their_runtime_keeps_it(tmp_path: Path, path: str) -> None:
+    mounts = mounted(tmp_path, [f"/mnt/k8s-disks/0 {NFS}", f"/var/lib/kubelet {NFS}", f"{path} {NFS}"])
+    assert [mount["path"] for mount in mounts] == ["/mnt/k8s-disks/0", "/var/lib/kubelet"]
+
+
 def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: Path) -> None:
     files = {
         "proc/1/mountinfo": (

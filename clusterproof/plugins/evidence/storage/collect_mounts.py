@@ -19,9 +19,9 @@ PSEUDO = Pattern(
     "|rpc_pipefs|securityfs|selinuxfs|squashfs|swap|sysfs|tracefs"
 )
 NETWORK = Pattern(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")  # and longer types
-OF_OTHERS = Pattern(
+OF_OTHERS = Pattern(  # also of containers whose runtime keeps them elsewhere
     r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
-    r"|snap|proc|sys)/"
+    r"|snap|proc|sys|(.*/)?(kubelet/(pods|plugins)|[0-9a-f]{64}))/"
 )
 OF_USERS = Pattern(r"(.*,)?user_id=[1-9].*")  # options of a FUSE mount that a user made
 REMOVABLE = Pattern(r"/(run/)?media/.+")  # where udisks mounts a user's disks and images
