@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, objects, sections, short
-from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, KINDS, TUNING
+from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, DEACTIVATED, KINDS, TUNING
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
 from clusterproof.plugins.evidence.storage.parse_mounts import (
@@ -166,8 +166,7 @@ def read_parameters(text: str) -> Mapping[str, object]:
             continue
         client = clients.setdefault(name, {"kind": kind if kind in KINDS else "", "name": name})
         if key in ("import", "state"):
-            state = (_STATE if key == "import" else _CURRENT).search(rest)
-            client["state"] = state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
+            client["state"] = _state(_STATE if key == "import" else _CURRENT, rest)
         elif key in TUNING:
             count = integer(value.strip())
             client[key] = short(value.strip()) if count is None else count
@@ -176,6 +175,14 @@ def read_parameters(text: str) -> Mapping[str, object]:
     if caches:
         lustre["caches"] = list(caches.values())
     return {"lustre": lustre}
+
+
+def _state(form: re.Pattern[str], text: str) -> object:
+    """The state of an import, or that it is deactivated."""
+    if "deactive" in text:
+        return DEACTIVATED
+    state = form.search(text)
+    return state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
 
 
 def is_states(text: str) -> bool:
