@@ -224,6 +224,15 @@ def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
     assert (result.verdict in (Verdict.FAIL, Verdict.CONCERN), result.message) == (True, message)
 
 
+@pytest.mark.parametrize(
+    ("arc_kib", "verdict"),
+    [(300 * GIB, Verdict.PASS), (50 * GIB, Verdict.CONCERN), (0, Verdict.FAIL), (None, Verdict.FAIL)],
+)
+def test_memory_that_zfs_caches_is_available(arc_kib: int | None, verdict: Verdict) -> None:
+    memory = {"total_kib": 1000 * GIB, "available_kib": 20 * GIB, "arc_kib": arc_kib}
+    assert verdict_of("host.memory_available", memory=memory).verdict is verdict
+
+
 def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
     totals = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
     evidence = {

@@ -157,6 +157,7 @@ class MainMemory(Reported):
 
     total_kib = Field(integer)
     available_kib = Field(integer)
+    arc_kib = Field(optional(integer))  # of ZFS's cache, in addition; None without ZFS, and in older recordings
     swap_total_kib = Field(integer)
     swap_free_kib = Field(integer)
     corrupted_kib = Field(optional(integer))  # in pages taken out of use for their errors; None in older recordings
