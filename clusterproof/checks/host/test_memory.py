@@ -133,7 +133,7 @@ def test_memory_available(node: Node) -> None:
     processes that an earlier job left running.
     """
     memory = node.main_memory
-    available_kib = memory.available_kib + (known(lambda: memory.arc_kib, None) or 0)
+    available_kib = memory.available_kib + known(lambda: memory.arc_kib, 0)
     percent = 100 * available_kib / memory.total_kib if memory.total_kib else 0.0
     fail, worry = node.threshold("memory.available_fail_percent"), node.threshold("memory.available_concern_percent")
     of_all = f"% of {memory.total_gib:.0f} GiB available"

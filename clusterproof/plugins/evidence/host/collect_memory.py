@@ -17,7 +17,6 @@ KEYS = {
 CORRUPTED = "HardwareCorrupted"  # memory in pages taken out of use; not all kernels count it
 HUGE = "/sys/kernel/mm/hugepages"
 NUMA = "/sys/devices/system/node"
-ARC = "/proc/spl/kstat/zfs/arcstats"
 MAX_SEGMENTS = 100_000  # whose size and age are looked at
 
 
@@ -25,7 +24,7 @@ def read(node: Node) -> object:
     """The amount, setup and NUMA placement of memory."""
     return {
         **_sizes(node),
-        "arc_kib": _arc(node),
+        "arcstats": node.text("/proc/spl/kstat/zfs/arcstats", absent=""),
         "huge_pages": _huge_pages(node),
         "transparent": node.text("/sys/kernel/mm/transparent_hugepage/enabled", absent=""),
         "numa_balancing": node.text("/proc/sys/kernel/numa_balancing", absent=""),
@@ -52,16 +51,6 @@ def _rows(text: str) -> dict[str, int]:
         if size and size[0].isdecimal():
             rows[key.split(" ")[-1]] = int(size[0])
     return rows
-
-
-def _arc(node: Node) -> object:
-    """What ZFS's cache gives back where memory is short, which the kernel does not count as available."""
-    text = node.text(ARC, absent="")
-    if not isinstance(text, str):
-        return text
-    rows = {row[0]: row[2] for row in map(str.split, text.splitlines()) if len(row) == 3}
-    size, least = (rows.get(name, "") for name in ("size", "c_min"))
-    return max(0, int(size) - int(least)) // 1024 if size.isdecimal() and least.isdecimal() else None
 
 
 def _huge_pages(node: Node) -> list[dict[str, object]]:
