@@ -54,6 +54,7 @@ def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
         ({"path": "/boot/efi", "type": "vfat"}, PASS),  # jobs do not write to it
         ({"path": "/"}, PASS),  # evaluated by another check
         ({"path": "/dev/shm", "type": "tmpfs"}, PASS),
+        ({"path": "/run/lock", "type": "tmpfs"}, PASS),  # 5 MiB on Debian and Ubuntu, for any user to fill
         ({**NFS, "alive": "hung", **NONE}, PASS),  # likewise
         ({"total_kib": {"error": "EIO", "text": ""}}, INCOMPLETE),
     ],

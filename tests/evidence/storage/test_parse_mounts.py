@@ -43,6 +43,11 @@ def test_df_of_one_path_says_nothing_of_others() -> None:
     assert by_path["/dev/shm"]["type"] == mounts.UNKNOWN
 
 
+@pytest.mark.parametrize("path", ["/media/me/IMAGE", "/run/media/me/IMAGE", f"/data/docker/containers/{'0b' * 32}/shm"])
+def test_df_shows_nothing_of_what_a_user_or_a_container_has_mounted(path: str) -> None:
+    assert path not in mounted(mounts.read_df(f"{DF}/dev/loop3 ext4 1000 1000 0 100% {path}\n"))
+
+
 @pytest.mark.parametrize(
     "line",
     [
