@@ -82,8 +82,11 @@ def test_two_file_systems_of_one_source_are_two_findings(is_reversed: bool) -> N
     assert result.message == "/scratch (beegfs) has 100 % in use; expected less than 98 % in use"
 
 
-def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room() -> None:
-    assert verdict_of({**FULL, **NFS}, occasion="prolog").verdict is PASS
+@pytest.mark.parametrize(
+    "kind", ["nfs4", "wekafs", "panfs", "pvfs2", "dvs", "gfs2", "ocfs2"]
+)  # the last two of one disk
+def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room(kind: str) -> None:
+    assert verdict_of({**FULL, **NFS, "type": kind}, occasion="prolog").verdict is PASS
     assert verdict_of(FULL, occasion="prolog").verdict is FAIL
 
 
