@@ -10,14 +10,8 @@ from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, o
 from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, DEACTIVATED, KINDS, TUNING
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
-from clusterproof.plugins.evidence.storage.parse_mounts import (
-    FSTAB_TITLE,
-    LONGEST_LINE,
-    TREE,
-    is_findmnt_table,
-    mount_of,
-    unescaped,
-)
+from clusterproof.plugins.evidence.storage.parse_findmnt import TREE, is_findmnt_table
+from clusterproof.plugins.evidence.storage.parse_mounts import FSTAB_TITLE, LONGEST_LINE, mount_of, unescaped
 
 # Whose sources have no form of their own: `beegfs_nodev`, `gpfs0`, `tank/home`; `none` of a bind mount.
 _OF_ANY_SOURCE = "beegfs|weka(?:fs)?|gpfs|cifs|smb3|ceph|glusterfs|virtiofs|9p|fuse|zfs|none"
