@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.evidence.storage import collect_mounts
 from tests.builders.probed import PATIENT, host_root, probe, probe_node, read_under
 from tests.testbed.lustre import MOUNT
 from tests.testbed.needs import needs_nodes
@@ -141,6 +144,17 @@ def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: 
     alive = {mount["path"]: mount["alive"] for mount in read_under(host_root(tmp_path, files), "mounts")["mounts"]}
     assert alive["/gone"] == "ENODEV"
     assert "ENODEV" not in (alive["/there"], alive["/shared"])
+
+
+@pytest.mark.parametrize(("is_mounted", "alive"), [(True, "yes"), (False, "hidden")])
+def test_a_subvolume_of_btrfs_is_visible_where_something_is_mounted_as_its_number_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mounted: bool, alive: str
+) -> None:
+    host_root(tmp_path, {"proc/1/mountinfo": "30 1 0:60 /@data /data rw - btrfs /dev/sda2 rw,subvol=/@data\n"})
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: is_mounted and path == f"{tmp_path}/data")
+    (entry,) = collect_mounts.read(Node(str(tmp_path)))["mounts"]  # type: ignore[index]
+    assert (entry["alive"], bool(entry["total_kib"])) == (alive, is_mounted)
 
 
 def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) -> None:

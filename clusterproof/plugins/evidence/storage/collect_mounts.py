@@ -52,7 +52,7 @@ def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
     wanted, others = every[:MAX_MOUNTS], every[MAX_MOUNTS:]
     covered = {mount["path"] for mount in wanted if _is_covered(mount, table, users)}
     open_ = [
-        (mount["path"], mount["device"])
+        (mount["path"], "" if mount["type"] == "btrfs" else mount["device"])  # each subvolume has another number
         for mount in wanted
         if mount["path"] not in covered and mount["path"] not in known
     ]
