@@ -178,7 +178,7 @@ def test_checkpoints_lie_on_several_osts(
     folders: Any, osts: int, asked: tuple[str, ...], verdict: Verdict, message: str
 ) -> None:
     space = {"targets": [target("ost") | {"name": f"ost{number}"} for number in range(osts)], "left_out": 0}
-    reports = {"striping": {"folders": folders}, "lustre_space": space}
+    reports: dict[str, Any] = {"striping": {"folders": folders}, "lustre_space": space}
     expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **reports), verdict, message)
 
 
