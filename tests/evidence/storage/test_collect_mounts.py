@@ -124,6 +124,8 @@ ID = "0b6f9f3a" * 8
         f"/var/lib/docker/containers/{ID}/mounts/shm",
         f"/opt/dlami/nvme/docker/data-root/containers/{ID}/mounts/shm",  # as HyperPod's lifecycle scripts have it
         f"/run/containers/storage/overlay-containers/{ID}/userdata/shm",  # CRI-O
+        "/var/lib/juicefs/volume/pvc-1f2e-abcdef",  # of its CSI driver: as a pod asks for it, though root mounts it
+        "/runtime-mnt/juicefs/default/set/juicefs-fuse",  # Fluid
         f"/run/k3s/containerd/io.containerd.grpc.v1.cri/sandboxes/{ID}/shm",
     ],
 )

@@ -20,7 +20,7 @@ PSEUDO = Pattern(
 )
 NETWORK = Pattern(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")  # and longer types
 OF_OTHERS = Pattern(  # also of containers whose runtime keeps them elsewhere; and where udisks mounts users' disks
-    r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
+    r"/(var/lib/(docker|containerd|containers|kubelet|enroot|juicefs)|runtime-mnt|run/(containerd|docker|user|credentials|netns)"
     r"|snap|proc|sys|(run/)?media|(.*/)?(kubelet/(pods|plugins)|[0-9a-f]{64}))/"
 )
 OF_USERS = Pattern(r"(.*,)?user_id=[1-9].*")  # options of a FUSE mount that a user made
