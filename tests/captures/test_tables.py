@@ -100,6 +100,15 @@ def test_swap_that_a_table_shows_is_found(text: str, tmp_path: Path) -> None:
     assert [verdict for verdict, _ in findings_in(tmp_path, text, "host.swap")] == [Verdict.CONCERN]
 
 
+ARCSTATS = "$ grep -wE 'size|c_min' /proc/spl/kstat/zfs/arcstats\nc_min    4    33554432\nsize     4    858993459200\n"
+
+
+@pytest.mark.parametrize(("arcstats", "finds"), [(ARCSTATS, 0), ("", 1)])
+def test_memory_that_zfs_caches_is_not_missing_from_that_of_free(arcstats: str, finds: int, tmp_path: Path) -> None:
+    text = f"$ free -m\n{FREE.format(total=2063611, used=2000001, free=63611, swap=0)}{arcstats}"
+    assert len(findings_in(tmp_path, text, "host.memory_available")) == finds
+
+
 @pytest.mark.parametrize(("size", "words"), [(1032161, []), (903121, ["node 1 has 882 GiB"])])
 def test_numactl_shows_a_socket_with_less_memory(size: int, words: list[str], tmp_path: Path) -> None:
     seen = findings_in(tmp_path, NUMACTL.format(size=size), "host.numa")
