@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,30 @@ def test_a_quiet_openzfs_file_system_passes(
     quiet_openzfs(watch, name)
     nodes_that_mount(service, monkeypatch, ("nfs4", f"{dns_name(name)}:/fsx", "/home"))
     assert verdicts(ran(runs)) == PASSED
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict", "message"),
+    [
+        ("AVAILABLE", Verdict.PASS, ""),
+        ("UPDATING", Verdict.PASS, ""),
+        ("FAILED", Verdict.FAIL, "FSx calls it FAILED; expected AVAILABLE"),
+        ("MISCONFIGURED", Verdict.CONCERN, "FSx calls it MISCONFIGURED; expected AVAILABLE"),
+    ],
+)
+def test_a_file_system_that_fsx_gives_up_is_said(
+    runs: Runs, service: Service, system: str, state: str, verdict: Verdict, message: str
+) -> None:
+    before = service.changes["DescribeFileSystems"]
+
+    def change(page: dict[str, Any]) -> None:
+        before(page)
+        page["FileSystems"][0]["Lifecycle"] = state
+
+    service.rewrites("DescribeFileSystems", change)
+    results = ran(runs)
+    assert verdicts(results) == only(THROUGHPUT, verdict)
+    assert message in results[THROUGHPUT].message
 
 
 @pytest.mark.parametrize(

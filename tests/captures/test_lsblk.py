@@ -147,6 +147,7 @@ def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
         "all pools are healthy\n",
         "pool 'tank01' is healthy\n",
         MAP.format(name="mpatha (3600144f0c7)", first=UP, second=UP),
+        MAP.format(name="mpatha", first=UP, second="active i/o pending"),  # its checker waits for the first answer
     ],
 )
 def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
@@ -185,10 +186,22 @@ def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
             )
         ),
         *(
+            (
+                POOL.format(state=state, disk=f"\t    sdb       {state:<8}     0     3  1.2K{notes}"),
+                Verdict.CONCERN,
+                "sdb: it says 0 read, 3 write and 1.2K checksum errors",
+            )
+            for state, notes in (("ONLINE", ""), ("ONLINE", "  (repairing)"), ("DEGRADED", "  too many errors"))
+        ),
+        *(
             (MAP.format(name=name, first=DOWN, second=UP), Verdict.CONCERN, "mpatha is degraded without sdaq")
             for name in ("mpatha (3600144f0c7)", "mpatha")
         ),
         (MAP.format(name="mpatha", first=DOWN, second=DOWN), Verdict.FAIL, "mpatha has failed without sdaq, sdcm"),
+        *(
+            (MAP.format(name="mpatha", first=first, second=UP), Verdict.CONCERN, "mpatha is degraded without sdaq")
+            for first in ("failed i/o timeout", "active i/o timeout", "failed i/o pending", "failed undef")
+        ),
         (
             GREPPED,
             Verdict.CONCERN,

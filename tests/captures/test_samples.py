@@ -40,6 +40,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_findmnt as findmnt
 from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
@@ -55,6 +56,7 @@ FAMILIES = {
         *host.FORMS,
         *storage.FORMS,
         *mounts.FORMS,
+        *findmnt.FORMS,
         *disks.FORMS,
         *lsblk.FORMS,
         *system.FORMS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,15 @@ def test_swap_that_a_table_shows_is_found(text: str, tmp_path: Path) -> None:
     assert [verdict for verdict, _ in findings_in(tmp_path, text, "host.swap")] == [Verdict.CONCERN]
 
 
+ARCSTATS = "$ grep -wE 'size|c_min' /proc/spl/kstat/zfs/arcstats\nc_min    4    33554432\nsize     4    858993459200\n"
+
+
+@pytest.mark.parametrize(("arcstats", "finds"), [(ARCSTATS, 0), ("", 1)])
+def test_memory_that_zfs_caches_is_not_missing_from_that_of_free(arcstats: str, finds: int, tmp_path: Path) -> None:
+    text = f"$ free -m\n{FREE.format(total=2063611, used=2000001, free=63611, swap=0)}{arcstats}"
+    assert len(findings_in(tmp_path, text, "host.memory_available")) == finds
+
+
 @pytest.mark.parametrize(("size", "words"), [(1032161, []), (903121, ["node 1 has 882 GiB"])])
 def test_numactl_shows_a_socket_with_less_memory(size: int, words: list[str], tmp_path: Path) -> None:
     seen = findings_in(tmp_path, NUMACTL.format(size=size), "host.numa")
@@ -192,3 +203,30 @@ def test_findmnt_in_json_is_read_below_its_command(command: str) -> None:
 def test_findmnt_of_fstab_in_json_is_not_mounted_for_that() -> None:
     text = '{"filesystems": [{"target": "/fsx", "source": "a@tcp:/b", "fstype": "lustre", "options": "rw,_netdev"}]}\n'
     assert output_of(f"$ findmnt --fstab --json\n{text}")["mounts"]["fstab"][0]["path"] == "/fsx"
+
+
+MOUNTINFO = """\
+29 1 259:1 / / rw,relatime - ext4 /dev/root rw,discard,errors=remount-ro
+30 29 0:5 / /dev rw,nosuid,noexec,relatime - devtmpfs devtmpfs rw,size=1056512000k
+33 29 0:61 / /fsx rw,noatime - lustre 10.1.71.197@tcp:/oyuutbev rw,flock,lazystatfs
+34 29 0:62 / /home rw,relatime - nfs4 fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com:/fsx/home rw,hard,nconnect=16
+35 29 259:5 / /opt/dlami/nvme/of/one/long/path rw,relatime - xfs /dev/mapper/vg.01-lv_ephemeral rw,attr2
+36 29 259:6 / /old ro,relatime - ext4 /dev/nvme2n1 ro,errors=remount-ro,stripe=256,data=ordered,commit=30
+"""
+
+
+@pytest.mark.skipif(not (shutil.which("findmnt") and shutil.which("script")), reason="needs findmnt and script")
+@pytest.mark.parametrize(
+    ("columns", "with_options"),
+    [(400, {"/", "/fsx", "/home", "/old"}), (80, {"/fsx", "/home", "/old"}), (72, {"/old"})],
+)
+def test_findmnt_shows_each_mount_on_a_narrow_terminal_too(
+    columns: int, with_options: set[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mountinfo").write_text(MOUNTINFO)
+    command = f"stty cols {columns}; findmnt -k -F {tmp_path / 'mountinfo'}"
+    shown = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True).stdout
+    mounts = {mount["path"]: mount for mount in output_of(shown.replace("\r", ""))["mounts"]["mounts"]}
+    assert mounts["/home"]["source"] == "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com:/fsx/home"
+    assert {mounts[path]["type"] for path in ("/home", "/opt/dlami/nvme/of/one/long/path")} == {"nfs4", "xfs"}
+    assert {path for path in ("/", "/fsx", "/home", "/old") if "options" in mounts[path]} == with_options

@@ -143,6 +143,12 @@ def test_lctl_shows_imports_and_health() -> None:
     assert collected == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
 
 
+def test_lctl_shows_which_imports_are_deactivated() -> None:
+    text = "osc.fs-OST0000-osc-ffff8e2d.import=\nimport:\n    state: NEW\n    import_flags: [ invalid, deactive ]\n"
+    collected: Any = storage.read_parameters(text)
+    assert collected["lustre"]["clients"][0]["state"] == "DEACTIVATED"
+
+
 @pytest.mark.parametrize(
     ("value", "kept"),
     [

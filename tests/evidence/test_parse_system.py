@@ -12,6 +12,7 @@ from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_system as system
 from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.captures.captured import output_of
 from tests.faults.captured_fault import evaluated
 
 STATES = """\
@@ -70,6 +71,26 @@ def test_systemctl_status_shows_the_services_that_matter() -> None:
     collected: Any = system.read_status(text)
     assert collected["services"]["services"] == {
         "slurmd": {"load": "loaded", "active": "failed", "sub": "Result: exit-code", "enabled": "enabled"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("loaded", "enabled"),
+    [
+        ("/usr/lib/systemd/system/slurmd.service; enabled; vendor pre>", {"enabled": "enabled"}),
+        ("/usr/lib/systemd/system/slurmd.service; enab>", {}),
+        ("/usr/lib/systemd/syste>", {}),
+    ],
+)
+def test_whether_a_service_is_enabled_is_known_if_a_pager_has_cut_the_line_behind_it(
+    loaded: str, enabled: dict[str, str]
+) -> None:
+    text = f"○ slurmd.service - Slurm node daemon\n     Loaded: loaded ({loaded}\n     Active: inactive (dead)\n"
+    assert output_of(text)["services"]["services"]["slurmd"] == {
+        "load": "loaded",
+        "active": "inactive",
+        "sub": "dead",
+        **enabled,
     }
 
 

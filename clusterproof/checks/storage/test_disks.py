@@ -7,7 +7,7 @@ from math import inf
 from clusterproof.plugins.catalog.instance_types import machine_row
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_pair
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import at_least_one, each, known, readings
@@ -17,6 +17,9 @@ from clusterproof.plugins.evidence.storage.facts import NvmeController
 pytestmark = [mark.storage, mark.preflight]
 
 
+POOLING = frozenset({"zfs", "btrfs"})
+
+
 @mark.ami
 @mark.hyperpod_node_debugger("D")
 @evidence("nvme list; lsblk -o NAME,MODEL,SIZE,TYPE,MOUNTPOINT")
@@ -24,7 +27,8 @@ def test_nvme_scratch(node: Node) -> None:
     """Local NVMe disks.
 
     Counts the machine's own NVMe disks, not EBS volumes. A disk that is not part of a mounted file system, array or
-    volume is unused scratch space: caches and checkpoints then fill the root volume.
+    volume is unused scratch space: caches and checkpoints then fill the root volume. Where ZFS or Btrfs is mounted, it
+    may use such a disk, which zpool status or btrfs filesystem show tells.
 
     Remedy (fix configuration): If a disk is missing, stop and start the instance, or replace the node. If disks are not
     mounted, check what should mount them (the image's service, the lifecycle script).
@@ -46,7 +50,18 @@ def test_nvme_scratch(node: Node) -> None:
     empty = ", ".join(filter(None, each(every, lambda row: row[0] if row[1].kib == 0 else "")))
     fail_if(empty, f"{empty} has a capacity of 0; expected its model's capacity")
     unused = ", ".join(filter(None, each(every, lambda row: "" if row[1].mounted else row[0])))
+    pooled = _pooling(node) if unused else ""
+    if pooled:
+        incomplete(
+            f"not mounted: {unused}, unless {pooled} uses them; expected every local disk in a mounted file system"
+        )
     concern_if(unused, f"not mounted: {unused}; expected every local disk in a mounted file system")
+
+
+def _pooling(node: Node) -> str:
+    """The types of mounted file systems that take disks of which no mount tells: `zfs`."""
+    mounts = readings(node, "mounts")[0].get("mounts", ())
+    return " or ".join(sorted(POOLING & {readings(mount, "type")[0].get("type") for mount in mounts}))
 
 
 def local_disks_due(node: Node) -> int:

@@ -19,10 +19,12 @@ from clusterproof.plugins.evidence.aws.facts_fsx import (
     may_be_sustained,
     sustained,
 )
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 
+AVAILABLE = ("AVAILABLE", "UPDATING")  # FSx's words; the second where somebody changes its size or throughput
+FAILED = "FAILED"
 SHOWN = 3  # servers or targets that a message names
 Metric = tuple[Series, Points]
 
@@ -35,12 +37,15 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
 
     Bytes read and written by clients are compared with the baseline: storage × throughput per TiB on Lustre, the
     throughput capacity on OpenZFS. Bursts and caching can exceed 100 % for a while. A single peak does not count: the
-    load is sustained if 10 of 15 one-minute points are above the limit.
+    load is sustained if 10 of 15 one-minute points are above the limit. A file system that FSx calls FAILED serves
+    nobody; any other state in which it is not available is a concern.
 
     Remedy (investigate): The capacity is saturated: provision more throughput or storage, or read and write less (cache
     on NVMe, fewer or staggered checkpoints). If jobs wait for I/O although this check passes, their I/O pattern is
     inefficient: small files, small reads, or files on one storage target.
     """
+    with part:
+        _evaluate_state(readings(file_system, "lifecycle")[0].get("lifecycle") or AVAILABLE[0])
     points, catalog = file_system.throughput_percent, file_system.catalog
     limit = catalog.threshold("fsx.load_fail_percent")
     full = sustained(points, limit, catalog)
@@ -114,6 +119,12 @@ def test_fsx_capacity(file_system: FileSystem) -> None:
     limit = file_system.catalog.threshold("fsx.fill_concern_percent")
     if most >= limit:
         concern(f"{seen}; expected less than {limit:g} %")
+
+
+def _evaluate_state(state: str) -> None:
+    seen = f"FSx calls it {state[:40]}; expected AVAILABLE"
+    fail_if(state == FAILED, seen)
+    concern_if(state not in AVAILABLE, seen)
 
 
 def _throughput(file_system: FileSystem, period: Period) -> str:

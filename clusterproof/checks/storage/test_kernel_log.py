@@ -18,7 +18,7 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog]
 
 
 @mark.hyperpod_performance_debugger("B")
-@evidence("journalctl -k -b | grep -E 'Lustre|LNet|nfs: server|NFS: |libceph|beegfs: mount'")
+@evidence("journalctl -k -b | grep -E 'Lustre|LNet|nfs: server|NFS: |ceph|CIFS|beegfs: mount'")
 def test_file_system_errors(node: Node) -> None:
     """File server connections.
 

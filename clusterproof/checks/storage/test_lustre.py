@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.group import Values, majority_of
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.collect_lustre import DEACTIVATED
 from clusterproof.plugins.evidence.storage.facts import lustre_path
 from clusterproof.plugins.evidence.storage.facts_lustre import LustreCache, LustreClient, LustreTarget
 
@@ -41,12 +43,15 @@ def test_lustre_clients(lustre_client: LustreClient) -> None:
     """Lustre server connections.
 
     Anything that touches a file on that server hangs until the connection is back. A connection that has not been used
-    for a while is IDLE, which is normal.
+    for a while is IDLE, which is normal. Targets that an administrator has deactivated are evaluated by the checks of
+    OSTs and MDTs.
 
     Remedy (restore service): Check whether TCP port 988 of the server can be reached (nc -zv SERVER 988; security
     group, network), then the file system's state. An evicted client reconnects at its next access; remount if it does
     not.
     """
+    if lustre_client.state == DEACTIVATED:
+        not_applicable("deactivated by an administrator")
     kind = known(lambda: lustre_client.kind, "the connection")
     assert lustre_client.is_connected, f"{kind} is {lustre_client.state}; expected FULL or IDLE"
 
@@ -58,22 +63,35 @@ def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
 
     A file lies on a few OSTs: a full one stops its writers, however empty the rest of the file system is. All nodes see
     the same, and any user can fill an OST, so before a job it is a concern. An OST that its server reports as degraded
-    is a concern too.
+    is a concern too, and so is one that is inactive on most nodes of the group, as a retired one is.
 
     Remedy (clean up): Move large files off the OST (lfs find PATH --ost INDEX, lfs migrate), stripe them wider, or add
     storage.
     """
-    require_answer(ost)
+    require_answer(node, ost)
     evaluate_use(node, ost.used_percent, "full")
 
 
-def require_answer(target: LustreTarget) -> None:
-    """Fail if this node cannot use a target; a concern if its server reports a fault."""
-    assert known(lambda: target.active, True), "inactive on this node; expected active"
+def require_answer(node: Node, target: LustreTarget) -> None:
+    """Fail if this node alone cannot use a target; a concern if no other may either, or its server reports a fault."""
+    if not known(lambda: target.active, True):
+        usual = majority_of(node, INACTIVE, _inactive, known(lambda: target.label, ""), None)
+        is_retired = usual is not None and usual.value == INACTIVE
+        fail_if(not (is_retired or node.drains), "inactive on this node; expected active")
+        concern(f"inactive {usual.how_many if usual and is_retired else 'on this node'}; expected active, or removed")
     says = known(lambda: target.says, None)
     assert not says, f"lfs df reports {says}; expected its free space"
     with part:
         concern_if(target.faults, f"lfs df marks it {target.faults}; expected no such flag")
+
+
+INACTIVE = "inactive"
+
+
+def _inactive(node: Node) -> Values:
+    """Whether each target is active or not, by its name."""
+    read = (readings(target, "label", "active")[0] for target in node.lustre_targets)
+    return {row["label"]: "active" if row["active"] else INACTIVE for row in read if len(row) == 2}
 
 
 def evaluate_use(node: Node, used: float, what: str) -> None:
@@ -93,7 +111,7 @@ def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
 
     Remedy (clean up): Remove small files or pack them into archives, or increase the file system's metadata capacity.
     """
-    require_answer(mdt)
+    require_answer(node, mdt)
     with part:
         evaluate_use(node, mdt.inodes_used_percent, "of its inodes used")
     evaluate_use(node, mdt.used_percent, "full")

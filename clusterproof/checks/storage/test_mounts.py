@@ -131,7 +131,7 @@ def test_mount_options(mount: Mount, node: Node) -> None:
 
     Without noatime, Lustre writes for every file that is read; without flock, programs that lock files fail. A soft NFS
     mount returns errors, or wrong data, when the server is slow. A single TCP connection cannot saturate a fast
-    network. Without _netdev, the boot may mount before the network is up.
+    network. Without _netdev, the boot may mount Lustre before the network is up; systemd knows NFS by its type.
 
     Remedy (fix configuration): Change the options in /etc/fstab (see FSx's mount guide) and remount the file system.
     """
@@ -155,7 +155,7 @@ def _wrong_of(mount: Mount, node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_in_fstab(mount: Mount, node: Node) -> Iterator[tuple[str, str]]:
-    entry = entry_of(mount, node.fstab)
+    entry = entry_of(mount, node.fstab) if mount.type == "lustre" else None
     if entry is not None and "_netdev" not in options_of(entry):
         yield "no _netdev in /etc/fstab", "_netdev"
 

@@ -54,6 +54,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_findmnt as findmnt
 from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
@@ -75,6 +76,7 @@ FORMS: tuple[Form, ...] = (
     *journal.FORMS,
     *network.FORMS,
     *mounts.FORMS,
+    *findmnt.FORMS,
     *nccl_tests.FORMS,
     *nccom.FORMS,
     *neuron.FORMS,

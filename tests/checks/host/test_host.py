@@ -224,6 +224,31 @@ def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
     assert (result.verdict in (Verdict.FAIL, Verdict.CONCERN), result.message) == (True, message)
 
 
+ARCSTATS = f"""13 1 0x01 147 39984 5216013262 1234567890
+name                            type data
+hits                            4    123456
+c_min                           4    {40 * GIB * 1024}
+size                            4    {{size}}
+mru_size                        4    77
+"""
+
+
+@pytest.mark.parametrize(
+    ("arcstats", "verdict"),
+    [
+        (ARCSTATS.format(size=340 * GIB * 1024), Verdict.PASS),
+        (ARCSTATS.format(size=90 * GIB * 1024), Verdict.CONCERN),
+        (ARCSTATS.format(size=10 * GIB * 1024), Verdict.FAIL),  # less than it keeps
+        (ARCSTATS.partition("size")[0], Verdict.FAIL),
+        ("", Verdict.FAIL),
+        (None, Verdict.FAIL),
+    ],
+)
+def test_memory_that_zfs_caches_is_available_but_for_what_it_keeps(arcstats: str | None, verdict: Verdict) -> None:
+    memory = {"total_kib": 1000 * GIB, "available_kib": 20 * GIB, "arcstats": arcstats}
+    assert verdict_of("host.memory_available", memory=memory).verdict is verdict
+
+
 def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
     totals = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
     evidence = {

@@ -24,9 +24,16 @@ NFS = mount("/home", "nfs4", "fs-1.fsx.us-west-2.amazonaws.com:/home", "rw,hard,
 
 
 def evaluated(
-    check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
+    check: str,
+    *mounts: Mapping[str, Any],
+    fstab: Any = (),
+    policy: Policy = NO_POLICY,
+    occasion: str = "preflight",
+    alike: int = 0,
+    **collectors: Any,
 ) -> Result:
-    """A check's result on a node with these mounts and this /etc/fstab."""
+    """A check's result on a node with these mounts and this /etc/fstab; `alike` others of its group are like it."""
     report = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
-    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": report} | collectors)
-    return result_of(f"storage.{check}", evidence, policy=policy)
+    collected = {"boot": boot(), "platform": EC2, "mounts": report} | collectors
+    evidence, *peers = (node(f"gpu{number:03}", **collected) for number in range(1, alike + 2))
+    return result_of(f"storage.{check}", evidence, *peers, occasion=occasion, policy=policy)

@@ -54,6 +54,7 @@ def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
         ({"path": "/boot/efi", "type": "vfat"}, PASS),  # jobs do not write to it
         ({"path": "/"}, PASS),  # evaluated by another check
         ({"path": "/dev/shm", "type": "tmpfs"}, PASS),
+        ({"path": "/run/lock", "type": "tmpfs"}, PASS),  # 5 MiB on Debian and Ubuntu, for any user to fill
         ({**NFS, "alive": "hung", **NONE}, PASS),  # likewise
         ({"total_kib": {"error": "EIO", "text": ""}}, INCOMPLETE),
     ],
@@ -81,8 +82,11 @@ def test_two_file_systems_of_one_source_are_two_findings(is_reversed: bool) -> N
     assert result.message == "/scratch (beegfs) has 100 % in use; expected less than 98 % in use"
 
 
-def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room() -> None:
-    assert verdict_of({**FULL, **NFS}, occasion="prolog").verdict is PASS
+@pytest.mark.parametrize(
+    "kind", ["nfs4", "wekafs", "panfs", "pvfs2", "dvs", "gfs2", "ocfs2"]
+)  # the last two of one disk
+def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room(kind: str) -> None:
+    assert verdict_of({**FULL, **NFS, "type": kind}, occasion="prolog").verdict is PASS
     assert verdict_of(FULL, occasion="prolog").verdict is FAIL
 
 

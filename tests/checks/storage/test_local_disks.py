@@ -13,6 +13,7 @@ from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
 
 PASS, CONCERN, FAIL, NA = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.NOT_APPLICABLE
+INCOMPLETE = Verdict.INCOMPLETE
 
 
 def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, Any]:
@@ -37,6 +38,20 @@ def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, 
 def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, message: str) -> None:
     evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": []})
     expect(result_of("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "message"),
+    [
+        ("zfs", INCOMPLETE, "not mounted: nvme0n1, unless zfs uses them; expected every local disk"),
+        ("btrfs", INCOMPLETE, "not mounted: nvme0n1, unless btrfs uses them"),
+        ("xfs", CONCERN, "not mounted: nvme0n1; expected every local disk"),
+    ],
+)
+def test_a_disk_that_no_mount_names_may_be_one_of_a_pool(kind: str, verdict: Verdict, message: str) -> None:
+    mounts = {"mounts": [{"path": "/tank", "type": kind, "source": "tank", "options": "rw"}], "fstab": []}
+    evidence = node("gpu001", nvme={"controllers": [disk(0, mounted=False)]}, pci={"devices": []}, mounts=mounts)
+    expect(result_of("storage.nvme_scratch", evidence, instance_type="inf1.24xlarge"), verdict, message)
 
 
 OF_DGX = InstanceType(name="DGX H100", source="", gpus=8, nvme=2)

@@ -127,6 +127,24 @@ def test_a_target_has_room(check: str, data: Any, verdict: Verdict, message: str
     expect(evaluated(check, LUSTRE, lustre_space={"targets": [data], "left_out": 0}), verdict, message)
 
 
+RETIRED = {"targets": [target("ost", active=False), target("ost", name="fsx-ost1")], "left_out": 0}
+
+
+def test_an_ost_that_is_inactive_on_all_nodes_is_retired_and_no_fault_of_one() -> None:
+    result = evaluated("lustre_ost_fill", LUSTRE, alike=2, lustre_space=RETIRED)
+    expect(result, CONCERN, "fsx-ost0: inactive as on 3 of 3 nodes; expected active, or removed")
+
+
+def test_an_inactive_target_keeps_no_job_from_a_node_as_a_retired_one_is_so_on_all() -> None:
+    result = evaluated("lustre_ost_fill", LUSTRE, occasion="prolog", lustre_space=RETIRED)
+    expect(result, CONCERN, "fsx-ost0: inactive on this node; expected active, or removed")
+
+
+def test_a_connection_that_an_administrator_has_deactivated_need_not_be_up() -> None:
+    clients = lustre(client("osc", "DEACTIVATED"), client("osc"), client("mdc"))
+    expect(evaluated("lustre_clients", LUSTRE, lustre=clients), PASS, "")
+
+
 def folder(path: str = "/fsx/ckpt", kind: object = "lustre", stripes: int = 1) -> dict[str, Any]:
     return {"path": path, "type": kind, "exit": 0, "output": f"  stripe_count:  {stripes}  stripe_size: 1048576\n"}
 
@@ -160,7 +178,7 @@ def test_checkpoints_lie_on_several_osts(
     folders: Any, osts: int, asked: tuple[str, ...], verdict: Verdict, message: str
 ) -> None:
     space = {"targets": [target("ost") | {"name": f"ost{number}"} for number in range(osts)], "left_out": 0}
-    reports = {"striping": {"folders": folders}, "lustre_space": space}
+    reports: dict[str, Any] = {"striping": {"folders": folders}, "lustre_space": space}
     expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **reports), verdict, message)
 
 

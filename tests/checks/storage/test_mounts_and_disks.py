@@ -161,6 +161,7 @@ def test_a_node_need_not_have_what_autofs_mounts_on_others_on_access(
         (LUSTRE, (), PASS, ""),
         (LUSTRE, UNREAD, INCOMPLETE, "fstab"),
         (LUSTRE, (line("/fsx", "noatime,flock,_netdev", "lustre"),), PASS, ""),
+        (NFS, (line("/home", "hard,nconnect=16", "nfs4"),), PASS, ""),  # systemd waits for the network by the type
         (LUSTRE, (line("/fsx", "noatime,flock", "lustre"),), CONCERN, "no _netdev in /etc/fstab; expected _netdev"),
         (LUSTRE, (line("/other", "noatime,flock", "lustre"),), PASS, ""),
         ({**LUSTRE, "options": "rw,flock"}, (), CONCERN, "no noatime; expected noatime"),

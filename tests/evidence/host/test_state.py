@@ -154,6 +154,11 @@ def test_many_kinds_of_frequency_policies_are_reported_up_to_a_bound(tmp_path: P
     assert len(read_under(host_root(tmp_path, files), "cpus")["policies"]) == 16
 
 
+def test_what_zfs_counts_of_its_cache_is_reported(tmp_path: Path) -> None:
+    files = {"proc/meminfo": "MemTotal: 100 kB\n", "proc/spl/kstat/zfs/arcstats": "size    4    1024\n"}
+    assert read_under(host_root(tmp_path, files), "memory")["arcstats"] == "size    4    1024"
+
+
 @needs_nodes
 def test_memory_is_reported_with_its_huge_pages_and_numa_nodes() -> None:
     memory = value(healthy_p5(), "memory")

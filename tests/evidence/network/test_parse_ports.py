@@ -29,6 +29,20 @@ docker0          DOWN           02:42:aa:bb:cc:dd <NO-CARRIER,BROADCAST,MULTICAS
 veth1a2b@if7     DOWN           02:42:aa:bb:cc:de <NO-CARRIER,BROADCAST,MULTICAST,UP>
 ib0              DOWN           00:00:10:49:fe:80:00:00:00:00:00:00:58:a2:e1:03:00:2a:09:b8 <NO-CARRIER,BROADCAST,UP>
 """
+LONG_LINKS = """\
+$ ip addr
+1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN group default qlen 1000
+    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00
+    inet 127.0.0.1/8 scope host lo
+2: ens32: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9001 qdisc mq state UP group default qlen 1000
+    link/ether 0e:c2:2f:aa:bb:cc brd ff:ff:ff:ff:ff:ff
+3: ens65: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc mq state DOWN group default qlen 1000
+4: ens66: <BROADCAST,MULTICAST> mtu 1500 qdisc noop state DOWN mode DEFAULT group default qlen 1000
+5: docker0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc noqueue state DOWN group default
+6: ib0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 4092 qdisc mq state DOWN group default qlen 256
+    link/infiniband 00:00:10:49:fe:80:00:00:00:00:00:00:58:a2:e1:03:00:2a:09:b8 brd 00:ff:ff:ff:ff:12:40:1b:ff:ff
+7: eth0@if8: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc noqueue state LOWERLAYERDOWN group default
+"""
 
 
 def ibstatus(
@@ -87,6 +101,7 @@ def test_a_port_of_which_ibdev2netdev_shows_no_state_proves_nothing() -> None:
     expect(result, Verdict.INCOMPLETE, "mlx5_2: state was not reported")
 
 
-def test_an_interface_that_is_switched_on_and_has_no_link_is_said_and_others_are_not() -> None:
-    result = evaluated({"a": LINKS})["network.interfaces_up"]
+@pytest.mark.parametrize("text", [LINKS, LONG_LINKS], ids=["in brief", "long"])
+def test_an_interface_that_is_switched_on_and_has_no_link_is_said_and_others_are_not(text: str) -> None:
+    result = evaluated({"a": text})["network.interfaces_up"]
     expect(result, Verdict.CONCERN, "switched on without a link: ens65, ib0; expected a link")

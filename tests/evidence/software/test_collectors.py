@@ -42,6 +42,12 @@ echo 'libnccl 2.21.5-1.amzn2023'
 echo 'containerd 1.7.27-1.amzn2023.0.2'
 exit 3
 """
+BROKEN_RPM = """#!/bin/sh
+echo 'error: db5 error(-30973) from dbenv->failchk: BDB0087 DB_RUNRECOVERY: Fatal error, run database recovery'
+echo 'error: cannot open Packages database in /var/lib/rpm'
+echo 'package enroot is not installed'
+exit 1
+"""
 
 
 def root(folder: Path, files: dict[str, str | bytes]) -> Node:
@@ -154,6 +160,13 @@ def test_where_there_is_no_dpkg_rpm_is_asked_once() -> None:
     assert components["nccl"] == {"version": "2.21.5-1.amzn2023", "from": "rpm"}
     assert components["containerd"]["version"] == "1.7.27-1.amzn2023.0.2"
     assert "enroot" not in components
+
+
+@needs_nodes
+def test_where_rpm_cannot_open_its_database_what_is_installed_is_unknown() -> None:
+    image_of_rpm = with_file(without_file(healthy_cpu(), DPKG), "/var/lib/rpm/Packages", "")
+    components = value(with_tool(image_of_rpm, "rpm", BROKEN_RPM), "versions")["components"]
+    assert components["packages"] == {"error": "EIO", "text": "error: cannot open Packages database in /var/lib/rpm"}
 
 
 @needs_nodes

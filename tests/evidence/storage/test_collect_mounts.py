@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.evidence.storage import collect_mounts
 from tests.builders.probed import PATIENT, host_root, probe, probe_node, read_under
 from tests.testbed.lustre import MOUNT
 from tests.testbed.needs import needs_nodes
@@ -109,6 +112,28 @@ def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for
     assert [mount["path"] for mount in mounts] == ["/media/data"]
 
 
+ID = "0b6f9f3a" * 8
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/kubelet/pods/5d6b0c1e/volumes/kubernetes.io~nfs/data",
+        "/mnt/k8s-disks/0/kubelet/pods/5d6b0c1e/volumes/kubernetes.io~nfs/data",  # as EKS keeps it on local disks
+        "/var/snap/microk8s/common/var/lib/kubelet/plugins/kubernetes.io/csi/nfs/globalmount",
+        f"/var/lib/docker/containers/{ID}/mounts/shm",
+        f"/opt/dlami/nvme/docker/data-root/containers/{ID}/mounts/shm",  # as HyperPod's lifecycle scripts have it
+        f"/run/containers/storage/overlay-containers/{ID}/userdata/shm",  # CRI-O
+        "/var/lib/juicefs/volume/pvc-1f2e-abcdef",  # of its CSI driver: as a pod asks for it, though root mounts it
+        "/runtime-mnt/juicefs/default/set/juicefs-fuse",  # Fluid
+        f"/run/k3s/containerd/io.containerd.grpc.v1.cri/sandboxes/{ID}/shm",
+    ],
+)
+def test_what_containers_mount_is_passed_over_wherever_their_runtime_keeps_it(tmp_path: Path, path: str) -> None:
+    mounts = mounted(tmp_path, [f"/mnt/k8s-disks/0 {NFS}", f"/var/lib/kubelet {NFS}", f"{path} {NFS}"])
+    assert [mount["path"] for mount in mounts] == ["/mnt/k8s-disks/0", "/var/lib/kubelet"]
+
+
 def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: Path) -> None:
     files = {
         "proc/1/mountinfo": (
@@ -121,6 +146,17 @@ def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: 
     alive = {mount["path"]: mount["alive"] for mount in read_under(host_root(tmp_path, files), "mounts")["mounts"]}
     assert alive["/gone"] == "ENODEV"
     assert "ENODEV" not in (alive["/there"], alive["/shared"])
+
+
+@pytest.mark.parametrize(("is_mounted", "alive"), [(True, "yes"), (False, "hidden")])
+def test_a_subvolume_of_btrfs_is_visible_where_something_is_mounted_as_its_number_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mounted: bool, alive: str
+) -> None:
+    host_root(tmp_path, {"proc/1/mountinfo": "30 1 0:60 /@data /data rw - btrfs /dev/sda2 rw,subvol=/@data\n"})
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: is_mounted and path == f"{tmp_path}/data")
+    (entry,) = collect_mounts.read(Node(str(tmp_path)))["mounts"]  # type: ignore[index]
+    assert (entry["alive"], bool(entry["total_kib"])) == (alive, is_mounted)
 
 
 def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def test_an_import_without_a_state_is_an_error_in_its_place(tmp_path: Path, text
 
 
 @pytest.mark.long
+def test_an_import_that_is_deactivated_says_so_whatever_its_state(tmp_path: Path) -> None:
+    text = "import:\n    state: NEW\n    import_flags: [ invalid, deactive, replayable ]\n"
+    (client,) = read_under(host_root(tmp_path, {f"proc/fs/lustre/osc/{OST0}/import": text}), "lustre")["clients"]
+    assert client["state"] == "DEACTIVATED"
+
+
+@pytest.mark.long
 def test_of_too_many_clients_some_are_left_out_and_counted(tmp_path: Path) -> None:
     files = {f"sys/fs/lustre/osc/fs-OST{index:04x}-osc-ffff/active": "0\n" for index in range(1030)}
     report = read_under(host_root(tmp_path, files), "lustre_space")

@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.storage import parse as fstab
+from clusterproof.plugins.evidence.storage import parse_findmnt as findmnt
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from tests.builders.evaluated import expect
 from tests.builders.samples import sample
@@ -43,6 +44,11 @@ def test_df_of_one_path_says_nothing_of_others() -> None:
     assert by_path["/dev/shm"]["type"] == mounts.UNKNOWN
 
 
+@pytest.mark.parametrize("path", ["/media/me/IMAGE", "/run/media/me/IMAGE", f"/data/docker/containers/{'0b' * 32}/shm"])
+def test_df_shows_nothing_of_what_a_user_or_a_container_has_mounted(path: str) -> None:
+    assert path not in mounted(mounts.read_df(f"{DF}/dev/loop3 ext4 1000 1000 0 100% {path}\n"))
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -53,7 +59,7 @@ def test_df_of_one_path_says_nothing_of_others() -> None:
     ],
 )
 def test_a_mount_is_the_same_in_every_list(line: str) -> None:
-    (form,) = [form for form in (*mounts.FORMS, *fstab.FORMS) if form.recognises(line)]
+    (form,) = [form for form in (*mounts.FORMS, *findmnt.FORMS, *fstab.FORMS) if form.recognises(line)]
     fsx = mounted(form.read(line))["/fsx"]
     assert fsx == {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/abcde", "options": "rw,noatime,flock"}
 

@@ -104,6 +104,11 @@ class FileSystem(Reported):
         return kind
 
     @property
+    def lifecycle(self) -> str | None:
+        """`AVAILABLE`, `UPDATING`, `MISCONFIGURED`, `FAILED`, …; None if not described. Raises Incomplete."""
+        return read(self.described.get("Lifecycle"), optional(text), "Lifecycle")
+
+    @property
     def baseline_mb_s(self) -> float:
         """The provisioned throughput, in MB/s. Raises Incomplete if not described."""
         if self.kind == "OPENZFS" or self.is_elastic:

@@ -24,6 +24,7 @@ def read(node: Node) -> object:
     """The amount, setup and NUMA placement of memory."""
     return {
         **_sizes(node),
+        "arcstats": node.text("/proc/spl/kstat/zfs/arcstats", absent=""),
         "huge_pages": _huge_pages(node),
         "transparent": node.text("/sys/kernel/mm/transparent_hugepage/enabled", absent=""),
         "numa_balancing": node.text("/proc/sys/kernel/numa_balancing", absent=""),

@@ -17,6 +17,7 @@ from clusterproof.plugins.evidence.field import (
     object_as,
     objects_as,
     optional,
+    output,
     read,
     text,
     texts,
@@ -121,6 +122,7 @@ class Processors(Reported):
 
 
 KIB_PER_GIB = 2**20
+_ARC = Pattern(r"(?m)^(c_min|size)[ \t]{1,80}\d{1,2}[ \t]{1,20}(\d{1,18})$")
 
 
 @record
@@ -157,6 +159,7 @@ class MainMemory(Reported):
 
     total_kib = Field(integer)
     available_kib = Field(integer)
+    arcstats = Field(optional(output))  # of ZFS; empty without it, None in older recordings
     swap_total_kib = Field(integer)
     swap_free_kib = Field(integer)
     corrupted_kib = Field(optional(integer))  # in pages taken out of use for their errors; None in older recordings
@@ -165,6 +168,12 @@ class MainMemory(Reported):
     numa_balancing = Field(text)
     numa = Field(objects_as(NumaNode))
     nccl_shm = Field(object_as(Segments))
+
+    @property
+    def arc_kib(self) -> int:
+        """What ZFS's cache gives back where memory is short, which the kernel does not count as available."""
+        counts = {row[0]: int(row[1]) for row in _ARC.findall(self.arcstats or "")}
+        return max(0, counts["size"] - counts["c_min"]) // 1024 if len(counts) == 2 else 0
 
     @property
     def total_gib(self) -> float:

@@ -182,6 +182,19 @@ def read_meminfo(text: str) -> Mapping[str, object]:
     return {"memory": memory, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": memory}
 
 
+_ARC = re.compile(r"^(?:c_min|size)[ \t]{1,80}\d{1,2}[ \t]{1,20}\d{1,18}[ \t]*$", re.MULTILINE)
+
+
+def is_arcstats(text: str) -> bool:
+    """Whether this is the content of ZFS's arcstats, or the lines of it that count."""
+    return "c_min" in text and len(_ARC.findall(text)) > 1
+
+
+def read_arcstats(text: str) -> Mapping[str, object]:
+    """What ZFS caches, of the collector `memory`."""
+    return {"memory": {"arcstats": "\n".join(line.rstrip() for line in _ARC.findall(text)[:2])}}
+
+
 _TRANSPARENT = re.compile(r"^(?:always|\[always\]) (?:madvise|\[madvise\]) (?:never|\[never\])$", re.MULTILINE)
 
 
@@ -232,5 +245,6 @@ FORMS = (
     Form("sysfs cpufreq", is_sysfs, read_sysfs),
     Form("transparent_hugepage/enabled", is_transparent, read_transparent),
     Form("/proc/meminfo", is_meminfo, read_meminfo, 55),
+    Form("arcstats", is_arcstats, read_arcstats),
     Form("sysfs edac", is_edac, read_edac),
 )

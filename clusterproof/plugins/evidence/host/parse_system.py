@@ -19,7 +19,7 @@ KIB = 1024
 _UNIT = r"([\w@.\\:-]{1,120})\.service"
 _UNITS = r"([\w@.\\:…-]{1,255}\.(?:service|socket|timer|path|target|mount|automount|swap|scope|slice|device))"
 _STATUS = re.compile(rf"^[●○×*x↻]? ?{_UNIT}(?: - .{{0,200}})?$", re.MULTILINE)
-_LOADED = re.compile(r"^\s{1,8}Loaded: ([\w-]{1,20})(?: \(([^()]{0,400})\))?", re.MULTILINE)
+_LOADED = re.compile(r"^\s{1,8}Loaded: ([\w-]{1,20})(?: \(([^()\n]{0,400})(\))?)?", re.MULTILINE)  # a pager may cut it
 _ACTIVE = re.compile(r"^\s{1,8}Active: ([\w-]{1,20})(?: \(([^()]{1,60})\))?", re.MULTILINE)
 _LISTED = re.compile(
     rf"^[●○×* ]{{0,3}}{_UNITS}[ \t]{{1,255}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
@@ -46,8 +46,10 @@ def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
     if not loaded or not active:
         return name, {}
     parts = [part.strip() for part in (loaded[2] or "").split(";")]
-    enabled = parts[1] if len(parts) > 1 else ""
-    return name, {"load": loaded[1], "active": active[1], "sub": active[2] or "", "enabled": enabled}
+    is_cut = bool(loaded[2] and not loaded[3])
+    whole = parts[:-1] if is_cut else [*parts, ""]
+    enabled = {"enabled": whole[1]} if len(whole) > 1 else {}
+    return name, {"load": loaded[1], "active": active[1], "sub": active[2] or "", **enabled}
 
 
 def is_list(text: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Relevant beginnings of messages, in lower case: they contain no text of users, and others are rejected quickly.
 DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: ?[\w.-]+)?: "  # a driver, and the address and name of its device
 MATTERS = Pattern(
-    rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|beegfs: m|mlx4|linux version \d"
+    rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|ceph|cifs|beegfs: m|mlx4|linux version \d"
     rb"|(?:amdgpu|\[drm).*(?:hardware e|poison|gpu reset|nvidia|\*error\* ring)"
     rb"|mlx5_core(?!.*access_reg).*(?:fatal|health|time|firmware [ov]|synd|bad dev|fail|or state|link |cable |high t"
     rb"|pci_err)"

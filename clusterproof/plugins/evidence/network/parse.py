@@ -135,12 +135,17 @@ def read_ibdev2netdev(text: str) -> Mapping[str, object]:
     return {"rdma": {"devices": list(devices.values())}, "interfaces": {"physical": interfaces}}
 
 
-# ip -br link
+# ip link, ip addr; in brief with -br
 
 MAX_INTERFACES = 1024
+_STATES = "UNKNOWN|UP|DOWN|LOWERLAYERDOWN|DORMANT|NOTPRESENT|TESTING"
 _LINK = re.compile(
-    r"^([\w.@-]{1,40})[ \t]{1,40}(UNKNOWN|UP|DOWN|LOWERLAYERDOWN|DORMANT|NOTPRESENT|TESTING)[ \t]{1,40}"
+    rf"^([\w.@-]{{1,40}})[ \t]{{1,40}}({_STATES})[ \t]{{1,40}}"
     r"[0-9a-f:]{2,60}[ \t]{1,8}<([A-Z0-9_,-]{1,200})>[ \t]*$",
+    re.MULTILINE,
+)
+_LONG = re.compile(
+    rf"^\d{{1,6}}: ([\w.@-]{{1,40}}): <([A-Z0-9_,-]{{1,200}})> mtu (\d{{1,6}}) [^\n]{{0,200}}?\bstate ({_STATES})\b",
     re.MULTILINE,
 )
 _PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # names of interfaces with a device of their own
@@ -156,6 +161,22 @@ def read_links(text: str) -> Mapping[str, object]:
     rows = _LINK.findall(text)[:MAX_INTERFACES]
     physical = [_interface(name, state, flags.split(",")) for name, state, flags in rows if _PHYSICAL.fullmatch(name)]
     return {"interfaces": {"names": [name.partition("@")[0] for name, _, _ in rows], "physical": physical}}
+
+
+def is_long_links(text: str) -> bool:
+    """Whether this is the output of `ip link` or `ip addr` of all interfaces."""
+    return any(name == "lo" for name, *_ in _LONG.findall(text))
+
+
+def read_long_links(text: str) -> Mapping[str, object]:
+    """The same as of the brief list, and the MTU of each."""
+    rows = _LONG.findall(text)[:MAX_INTERFACES]
+    physical = [
+        {**_interface(name, state, flags.split(",")), "mtu": int(mtu)}
+        for name, flags, mtu, state in rows
+        if _PHYSICAL.fullmatch(name)
+    ]
+    return {"interfaces": {"names": [name.partition("@")[0] for name, *_ in rows], "physical": physical}}
 
 
 def _interface(name: str, state: str, flags: list[str]) -> dict[str, object]:
@@ -215,6 +236,7 @@ FORMS = (
     Form("ibstatus", is_ibstatus, read_ibstatus, 58),
     Form("ibdev2netdev", is_ibdev2netdev, read_ibdev2netdev, 42),
     Form("ip -br link", is_links, read_links),
+    Form("ip link", is_long_links, read_long_links),
     Form("ibv_devinfo's error", is_none, read_none, 20),
     Form("mlxlink", is_mlxlink, read_mlxlink, 35),
 )

@@ -204,8 +204,12 @@ def packages(node: Node, wanted: Iterable[str]) -> Versions:
         answer = command(node, "rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *sorted(wanted))
     except (Absent, Denied) as why:
         return {"error": {"error": type(why).__name__.upper(), "text": str(why)}}
-    pairs = (line.split() for line in str(answer["output"]).splitlines())
-    return {pair[0]: {"version": pair[1], "from": "rpm"} for pair in pairs if len(pair) == 2}
+    lines = str(answer["output"]).splitlines()
+    installed = {pair[0]: {"version": pair[1], "from": "rpm"} for pair in map(str.split, lines) if len(pair) == 2}
+    for line in lines:
+        if line.startswith("error:"):
+            installed["error"] = {"error": "EIO", "text": line[:200]}
+    return installed
 
 
 def _dpkg(node: Node, wanted: set[str]) -> Versions:

@@ -13,6 +13,7 @@ TUNING = ("max_rpcs_in_flight", "max_mod_rpcs_in_flight", "max_dirty_mb")
 MODULE_PARAMETERS = {"ptlrpcd_per_cpt_max": "ptlrpc", "credits": "ksocklnd"}
 CACHE = ("max_cached_mb", "read_ahead_stats")
 MAX_CLIENTS = 1024
+DEACTIVATED = "DEACTIVATED"  # by an administrator, as a target that is retired; in whatever state the import was then
 
 
 def read(node: Node) -> object:
@@ -87,8 +88,10 @@ def _first(node: Node, path: str) -> object:
 
 
 def _state(text: object) -> object:
-    """The word after `state:` in an import's text."""
+    """The word after `state:` in an import's text, or that it is deactivated."""
     if not isinstance(text, str):
         return text
+    if "deactive" in text:
+        return DEACTIVATED
     states = [line.split(":", 1)[1].strip() for line in text.splitlines() if line.strip().startswith("state:")]
     return states[0] if states else {"error": "EINVAL", "text": "an import without a state"}

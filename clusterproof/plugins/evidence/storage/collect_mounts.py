@@ -19,12 +19,11 @@ PSEUDO = Pattern(
     "|rpc_pipefs|securityfs|selinuxfs|squashfs|swap|sysfs|tracefs"
 )
 NETWORK = Pattern(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")  # and longer types
-OF_OTHERS = Pattern(
-    r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
-    r"|snap|proc|sys)/"
+OF_OTHERS = Pattern(  # also of containers whose runtime keeps them elsewhere; and where udisks mounts users' disks
+    r"/(var/lib/(docker|containerd|containers|kubelet|enroot|juicefs)|runtime-mnt|run/(containerd|docker|user|credentials|netns)"
+    r"|snap|proc|sys|(run/)?media|(.*/)?(kubelet/(pods|plugins)|[0-9a-f]{64}))/"
 )
 OF_USERS = Pattern(r"(.*,)?user_id=[1-9].*")  # options of a FUSE mount that a user made
-REMOVABLE = Pattern(r"/(run/)?media/.+")  # where udisks mounts a user's disks and images
 ALWAYS = ("/", "/dev/shm")
 UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 WHERE = Pattern(r"(?m)^[^\S\n]*Where[^\S\n]*=[^\S\n]*(/\S*)")
@@ -53,7 +52,7 @@ def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
     wanted, others = every[:MAX_MOUNTS], every[MAX_MOUNTS:]
     covered = {mount["path"] for mount in wanted if _is_covered(mount, table, users)}
     open_ = [
-        (mount["path"], mount["device"])
+        (mount["path"], "" if mount["type"] == "btrfs" else mount["device"])  # each subvolume has another number
         for mount in wanted
         if mount["path"] not in covered and mount["path"] not in known
     ]
@@ -148,8 +147,7 @@ def _rank(mount: dict[str, str]) -> int:
 
 def _is_passed_over(mount: dict[str, str], due: Collection[str]) -> bool:
     path = mount["path"]
-    is_of_others = path not in due and (OF_OTHERS.match(path) or REMOVABLE.fullmatch(path))
-    return bool(PSEUDO.fullmatch(mount["type"]) or is_of_others)
+    return bool(PSEUDO.fullmatch(mount["type"]) or (path not in due and OF_OTHERS.match(path)))
 
 
 def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:

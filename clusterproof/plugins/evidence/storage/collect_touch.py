@@ -26,7 +26,7 @@ def are_left() -> bool:
 
 
 def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
-    """The answer of each mount (path, device): its sizes, an error, or that it hangs.
+    """The answer of each mount (path, device, empty if unknown): its sizes, an error, or that it hangs.
 
     One process accesses them in turn; when it waits too long, each of the remaining ones gets its own process.
     """
@@ -92,7 +92,7 @@ def _touch(node: Node, path: str, device: str) -> dict[str, object]:
     try:
         if _is_gone(node, device):
             return {"alive": "ENODEV"}  # its cached folders are no sign of life
-        if node.root and _device(full) != device:
+        if node.root and not (_device(full) == device if device else os.path.ismount(full)):
             return {"alive": "hidden"}  # mounted on the node, but not visible under this root directory
         sizes = os.statvfs(full)
         _look_into(full)

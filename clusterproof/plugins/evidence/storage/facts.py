@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 INSTANCE_STORE = "Instance Storage"  # words in the disk's model
 EBS = "Amazon Elastic Block Store"
 READ_ONLY = frozenset({"ro", "emergency_ro", "shutdown"})
-_NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
-_NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
+_NETWORK = Pattern(
+    r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|panfs|pvfs2|dvs|gfs2|ocfs2|9p|virtiofs|fuse(\..*)?|afs"
+)
+_NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi|/run/lock")
 _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ between nodes
 
 

@@ -7,17 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, objects, sections, short
-from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, KINDS, TUNING
+from clusterproof.plugins.evidence.storage.collect_lustre import CACHE, DEACTIVATED, KINDS, TUNING
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
-from clusterproof.plugins.evidence.storage.parse_mounts import (
-    FSTAB_TITLE,
-    LONGEST_LINE,
-    TREE,
-    is_findmnt_table,
-    mount_of,
-    unescaped,
-)
+from clusterproof.plugins.evidence.storage.parse_findmnt import TREE, is_findmnt_table
+from clusterproof.plugins.evidence.storage.parse_mounts import FSTAB_TITLE, LONGEST_LINE, mount_of, unescaped
 
 # Whose sources have no form of their own: `beegfs_nodev`, `gpfs0`, `tank/home`; `none` of a bind mount.
 _OF_ANY_SOURCE = "beegfs|weka(?:fs)?|gpfs|cifs|smb3|ceph|glusterfs|virtiofs|9p|fuse|zfs|none"
@@ -166,8 +160,7 @@ def read_parameters(text: str) -> Mapping[str, object]:
             continue
         client = clients.setdefault(name, {"kind": kind if kind in KINDS else "", "name": name})
         if key in ("import", "state"):
-            state = (_STATE if key == "import" else _CURRENT).search(rest)
-            client["state"] = state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
+            client["state"] = _state(_STATE if key == "import" else _CURRENT, rest)
         elif key in TUNING:
             count = integer(value.strip())
             client[key] = short(value.strip()) if count is None else count
@@ -176,6 +169,14 @@ def read_parameters(text: str) -> Mapping[str, object]:
     if caches:
         lustre["caches"] = list(caches.values())
     return {"lustre": lustre}
+
+
+def _state(form: re.Pattern[str], text: str) -> object:
+    """The state of an import, or that it is deactivated."""
+    if "deactive" in text:
+        return DEACTIVATED
+    state = form.search(text)
+    return state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
 
 
 def is_states(text: str) -> bool:

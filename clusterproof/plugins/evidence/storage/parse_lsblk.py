@@ -173,12 +173,15 @@ _WELL = re.compile(r"^(?:all pools are healthy|pool '\S{1,255}' is healthy)$", r
 _LOST = ("SUSPENDED", "FAULTED", "UNAVAIL")
 _LOST_DATA = re.compile(r"^errors: (Permanent errors .{1,80}|\d{1,18} data errors.{0,80})$", re.MULTILINE)
 _DISK = re.compile(r"^\s{1,40}(\S{1,255})\s{1,200}(?:FAULTED|UNAVAIL|REMOVED|OFFLINE)\s{1,20}\d", re.MULTILINE)
+_ERRORS = re.compile(
+    r"^\s{1,40}(\S{1,255})\s{1,200}(?:ONLINE|DEGRADED)((?:\s{1,20}\d[\d.]{0,8}[KMGTPE]?){3})(?=\s|$)", re.MULTILINE
+)
 _OF_DISKS = re.compile(r"(?:mirror|raidz\d?|draid\S{0,20}|replacing|spare)-\d{1,4}")
 UNNAMED = "a disk"
 
 _PATH = re.compile(
     r"^[ |`+_\\-]{1,12}[\d#]{1,6}(?::[\d#]{1,10}){3} {1,12}(\S{1,40}) {1,12}\d{1,5}:\d{1,5} {1,12}"
-    r"(active|failed|undef|offline) {1,12}(\w{1,12})(?: {1,12}\w{1,16})?$",
+    r"(active|failed|undef|offline) {1,12}(i/o pending|i/o timeout|\w{1,12})(?: {1,12}\w{1,16})?$",
     re.MULTILINE,
 )
 _MAP = re.compile(r"^(\S{1,128})(?: \(\S{1,128}\))? (?:dm-\d{1,5} |undef )", re.MULTILINE)
@@ -190,16 +193,28 @@ def is_zpool(text: str) -> bool:
 
 
 def read_zpool(text: str) -> Mapping[str, object]:
-    """The pools; a degraded pool whose missing disk is not shown lacks `a disk`. Lost data is its own health report."""
+    """The pools, and as health reports lost data and the disks with errors.
+
+    A degraded pool that shows no disk at fault lacks `a disk`.
+    """
     arrays, logs = [], []
     for head, rest in sections(_POOL, text, MAX_POOLS):
         failed = [disk for disk in _DISK.findall(rest)[:MAX_DISKS] if disk != head[1] and not _OF_DISKS.fullmatch(disk)]
-        is_lost = head[2] in _LOST
-        unnamed = [UNNAMED] if head[2] != "ONLINE" and not is_lost and not failed else []
+        is_lost, ill = head[2] in _LOST, [*_with_errors(head[1], rest)]
+        unnamed = [UNNAMED] if head[2] != "ONLINE" and not (is_lost or failed or ill) else []
         arrays.append({**_array(head[1], "zfs", failed + unnamed), "is_lost": is_lost})
         if lost := _LOST_DATA.search(rest):
             logs.append({"name": head[1], "said": lost[1]})
+        logs += ill
     return {"nvme": {"arrays": arrays, **({"smart": {"logs": logs}} if logs else {})}}
+
+
+def _with_errors(pool: str, rows: str) -> Iterator[dict[str, str]]:
+    """The disks in use that count errors, also those that ZFS has corrected."""
+    for name, counts in _ERRORS.findall(rows)[:MAX_DISKS]:
+        read, write, checksum = counts.split()
+        if {read, write, checksum} != {"0"} and name != pool and not _OF_DISKS.fullmatch(name):
+            yield {"name": name, "said": f"{read} read, {write} write and {checksum} checksum errors"}
 
 
 def is_multipath(text: str) -> bool:
@@ -218,7 +233,9 @@ def read_multipath(text: str) -> Mapping[str, object]:
 def _map(name: str, rest: str, *, is_whole: bool) -> dict[str, object]:
     paths = _PATH.findall(rest)[:MAX_DISKS]
     failed = [
-        disk for disk, device_mapper, checker in paths if "failed" in device_mapper or checker in ("faulty", "shaky")
+        disk
+        for disk, device_mapper, checker in paths
+        if "failed" in device_mapper or checker in ("faulty", "shaky", "i/o timeout")
     ]
     counts = {"disks": len(paths), "working": len(paths) - len(failed)} if is_whole and paths else {}
     return {**_array(name, "multipath", failed), **counts}

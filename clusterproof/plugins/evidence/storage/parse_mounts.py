@@ -1,21 +1,17 @@
-"""Mounted file systems: df in its forms, mount, findmnt, /proc/mounts, /proc/self/mountinfo."""
+"""Mounted file systems: df in its forms, mount, /proc/mounts, /proc/self/mountinfo."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.parsing import (
     CaptureError,
     Form,
-    below_typed,
     bytes_of,
-    document_in,
-    objects,
     short,
-    typed_above,
 )
 from clusterproof.plugins.evidence.storage.collect_mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, OF_USERS, PSEUDO
 
@@ -61,7 +57,7 @@ KIB = 1024
 PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,20}|/dev/loop\d{1,4}|/proc/.{0,40})")
 
 
-def _collector(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+def collected(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
     """The mounts that the probe reports too, the root first; of several mounts on one path, the last.
 
     Mounts missing from a partial list (`df -h /fsx`) are unknown, not absent. Raises CaptureError.
@@ -128,7 +124,7 @@ def read_df(text: str) -> Mapping[str, object]:
     if header := _DF.search(text):
         unit = _unit(header["size"] or "")
         mounts += _df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit)
-    return _collector(mounts)
+    return collected(mounts)
 
 
 def _unit(heading: str) -> int:
@@ -183,7 +179,7 @@ def _count(word: str, unit: int = 1) -> int | dict[str, str] | None:
     return count * (unit if word.isdecimal() else 1)
 
 
-# mount, /proc/mounts, mountinfo, findmnt
+# mount, /proc/mounts, mountinfo
 
 
 def is_mount(text: str) -> bool:
@@ -193,100 +189,10 @@ def is_mount(text: str) -> bool:
 
 def read_mount(text: str) -> Mapping[str, object]:
     """The collector `mounts` without sizes. Raises CaptureError."""
-    return _collector(row for line in text.split("\n") if (row := mount_of(line[:LONGEST_LINE])))
-
-
-def is_findmnt(text: str) -> bool:
-    """Whether this is the output of `findmnt --json`."""
-    body = below_typed(text).lstrip()
-    return body[:1] == "{" and '"filesystems"' in body[:200]
-
-
-def read_findmnt(text: str) -> Mapping[str, object]:
-    """The collector `mounts`, with sizes if findmnt was asked for them. Raises CaptureError."""
-    return _mounted_or_due(text, list(_of_findmnt(document_in(text).get("filesystems"))))
-
-
-def _of_findmnt(data: object, depth: int = 0) -> Iterator[dict[str, Any]]:
-    for entry in objects(data):
-        path = entry.get("target")
-        if isinstance(path, str) and path.startswith("/"):
-            yield {key: value for key, value in _of_entry(path, entry).items() if value is not None}
-        if depth < 32:
-            yield from _of_findmnt(entry.get("children"), depth + 1)
-
-
-def _of_entry(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One file system; the source of a bind mount has its folder in brackets, which is cut off."""
-    used, free = (_size(entry.get(key)) for key in ("used", "avail"))
-    return {
-        "path": path[:1000],
-        "source": short(entry.get("source")).partition("[")[0] or None,
-        "type": short(entry.get("fstype")) or None,
-        "options": entry["options"][:1200] if isinstance(entry.get("options"), str) else None,
-        "total_kib": None if used is None or free is None else used + free,
-        "free_kib": free,
-        "alive": "yes" if free is not None else None,
-    }
-
-
-def _size(data: object) -> int | None:
-    size = bytes_of(short(data))
-    return None if size is None else size // KIB
-
-
-_FINDMNT = re.compile(r"^TARGET(?:[ \t]{1,200}[A-Z%-]{2,20}){1,12}[ \t]{0,8}$", re.MULTILINE)
-_ASKED = re.compile(r"\bfindmnt .{0,200}?(?:-o|--output)[ =]?([A-Z,%-]{2,200})")
-_OF_FSTAB = re.compile(r"\bfindmnt .{0,200}?(?:--fstab|-s\b)")
-_BEFORE_OPTIONS = re.compile(r".*\s(?=r[ow](?:[,\s]|$))")  # of a mount: the last that begin like this are its own
-TREE = " \t│├└─|`-"
-_KEYS = {"SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
-
-
-def is_findmnt_table(text: str) -> bool:
-    """Whether this is the tree of findmnt, or lines of it that grep kept, below the command."""
-    return _columns(text)[:1] == ["TARGET"] and not is_findmnt(text)
-
-
-def _columns(text: str) -> list[str]:
-    header, option = _FINDMNT.search(text), _ASKED.search(typed_above(text))
-    return header[0].split() if header else option[1].split(",") if option else []
-
-
-def read_findmnt_table(text: str) -> Mapping[str, object]:
-    """The collector `mounts` without sizes; or its fstab entries, if the output shows fstab. Raises CaptureError."""
-    titles = _columns(text)
-    rows = [row for line in text.split("\n") if (row := dict(zip(titles, _cells(line, titles), strict=False)))]
-    entries = [
-        {
-            "path": unescaped(row["TARGET"])[:1000],
-            **{_KEYS[title]: word[:1200] for title, word in row.items() if title in _KEYS},
-        }
-        for row in rows
-    ]
-    return _mounted_or_due(text, [{**entry, "source": entry.get("source", "").partition("[")[0]} for entry in entries])
-
-
-def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
-    """Findmnt's list: as fstab entries if it was asked for fstab, or an entry is not `rw` or `ro`, as each mount is."""
-    options = [entry["options"].split(",") for entry in entries if "options" in entry]
-    if _OF_FSTAB.search(typed_above(text)) or not all({"rw", "ro"} & {*some} for some in options):
-        return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
-    return _collector(entries)
-
-
-def _cells(line: str, titles: Sequence[str]) -> list[str]:
-    """The text below each title; empty if the line is not a row with a path."""
-    row, count = line[:LONGEST_LINE].lstrip(TREE), len(titles)
-    before = _BEFORE_OPTIONS.match(row) if titles[-1] == "OPTIONS" else None  # which may have blanks: username=me too
-    cells = [*before[0].rsplit(maxsplit=count - 2), row[before.end() :].rstrip()] if before else []
-    cells = cells if len(cells) == count else row.rsplit(maxsplit=count - 1)
-    return cells if len(cells) == count and cells[0].startswith("/") else []
+    return collected(row for line in text.split("\n") if (row := mount_of(line[:LONGEST_LINE])))
 
 
 FORMS = (
     Form("df", is_df, read_df, 40),
     Form("mount", is_mount, read_mount),
-    Form("findmnt --json", is_findmnt, read_findmnt, 45),
-    Form("findmnt", is_findmnt_table, read_findmnt_table),
 )
