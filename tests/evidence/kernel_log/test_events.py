@@ -266,6 +266,16 @@ def test_a_gpu_that_did_not_start_is_well_where_it_answers_after_the_driver_was_
     assert (finding.severity, finding.cleared_by) == (severity, "a reload of the driver" if severity == "none" else "")
 
 
+@pytest.mark.parametrize("since", [line_of(48), line_of(79), "NVRM: GPU 0000:c5:00.0: GPU has fallen off the bus."])
+def test_a_module_that_is_loaded_later_than_the_driver_ends_no_error_since(since: str) -> None:
+    loaded = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"
+    module = "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c5:00.0 on minor 7"
+    (finding,) = evaluate(parse(loaded, since, module))
+    assert (finding.severity, finding.cleared_by) == ("fail", "")
+    (finding,) = evaluate(parse(since, loaded, module))
+    assert finding.severity == "none"
+
+
 PROBE_FAILED = (  # in the driver's order
     "nvidia: probe of 0000:5d:00.0 failed with error -1",
     "NVRM: The NVIDIA probe routine failed for 1 device(s).",
