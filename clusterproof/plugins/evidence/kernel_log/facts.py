@@ -134,7 +134,7 @@ def within(events: Events, begins: float, booted: float) -> Events:
 
 def _still_holds(event: Event) -> bool:
     if isinstance(event, XidEvent):
-        return bool(xid(event.code).clears) or event.recovery_action.lower() == "none"
+        return bool(xid(event.code).clears) or event.is_recovered
     return isinstance(event, Cleared) or (isinstance(event, Logged) and not log_forms()[event.form].check)
 
 
