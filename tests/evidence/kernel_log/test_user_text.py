@@ -91,6 +91,22 @@ def test_a_user_reports_no_error_of_a_neuron_device(deed: str) -> None:
     assert hardware_errors(records) == ()
 
 
+@pytest.mark.parametrize("deed", [*ANY_LENGTH, *OF_A_PROCESS])
+def test_a_process_that_is_called_neuron_hides_no_fault_of_a_gpu(deed: str) -> None:
+    for name in ("neuron", "neuron:f: nd3: ", "Neuron Driver S", "neuron 0000:x:"):
+        record = (ANY_LENGTH | OF_A_PROCESS)[deed].format(name)
+        of = node((1.0, OF_GPUS[0]), (2.0, record))
+        assert (verdict("gpu.no_xid", of), of.users_write_the_log) == (Verdict.FAIL, False), record
+
+
+@pytest.mark.parametrize(
+    "record", ["neuron:f: nd3: reset request 12 initiated", "Neuron Driver Started with Version:2.x"]
+)
+def test_on_a_node_that_may_have_neuron_devices_users_write_what_looks_like_a_gpu_s_fault(record: str) -> None:
+    of = node((1.0, OF_GPUS[0]), (2.0, record))
+    assert (verdict("gpu.no_xid", of) is Verdict.FAIL, of.users_write_the_log) == (False, True)
+
+
 def test_a_process_that_calls_itself_a_kernel_ends_no_boot() -> None:
     error = "NEURON_HW_ERR=DMA_ERROR nd-id=3"
     for name in ("Linux version 6", "-- Reboot", "-- Boot --"):

@@ -174,7 +174,7 @@ def _is_of_driver(message: str) -> bool:
     return message[:5].upper() == "NVRM:"
 
 
-OF_NEURON = Pattern(r"neuron", IGNORING_CASE)  # beginning of its driver's lines
+OF_NEURON = Pattern(r"neuron(?::| \S+: | driver|_hw_err)", IGNORING_CASE)  # beginning of its driver's lines
 
 
 @collected_by("kernel_log")
@@ -201,7 +201,8 @@ def _may_be_neurons(node: Node, log: CollectorData) -> bool:
     except Absent:
         return False
     except Incomplete:
-        return any(OF_NEURON.match(unwrap(line[1])[1]) for line in log.get("lines", lines))
+        messages = (unwrap(line[1])[1] for line in log.get("lines", lines))
+        return any(OF_NEURON.match(message) and not begins_with_a_name(message) for message in messages)
 
 
 @collected_by("kernel_log")
