@@ -44,6 +44,12 @@ def test_a_section_before_the_first_gpu_that_grep_shows_is_of_the_one_before_it(
     ]
 
 
+def test_what_the_check_of_pcie_errors_tells_to_look_at_is_read() -> None:
+    shown = "".join(f"GPU 00000000:{n}C:00.0\n        Replays Since Reset : {n}00\n" for n in (2, 3))
+    gpus = gpus_in(f"$ nvidia-smi -q | grep -E '^GPU|Replays'\n{shown}")
+    assert [(gpu["pci"], gpu.get("pcie_replays")) for gpu in gpus] == [("0000:2c:00.0", 200), ("0000:3c:00.0", 300)]
+
+
 def test_a_section_that_was_cut_out_of_one_gpu_is_of_a_gpu_without_a_number() -> None:
     gpu = first_gpu(ROWS)
     assert "index" not in gpu
