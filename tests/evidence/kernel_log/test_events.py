@@ -10,10 +10,12 @@ from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
     FallenOffBus,
     GpuNamed,
+    Logged,
     SXidEvent,
     XidEvent,
     pci_address,
 )
+from tests.evidence.kernel_log.logged import node, result
 from tests.evidence.kernel_log.xid_lines import GPU, evaluate, line_of, parse
 
 
@@ -274,6 +276,30 @@ def test_a_module_that_is_loaded_later_than_the_driver_ends_no_error_since(since
     assert (finding.severity, finding.cleared_by) == ("fail", "")
     (finding,) = evaluate(parse(since, loaded, module))
     assert finding.severity == "none"
+
+
+NUMBERED = (
+    "NVRM: GPU6 _kgspLogRpcTimeout: ********************************* GSP Timeout **********************************"
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices"),
+    [
+        (["0000:a1:00"], ["0000:a1:00.0"]),
+        (["0000:a1:00", "0000:a1:00"], ["0000:a1:00.0"]),
+        (["0000:a1:00", "0000:c5:00"], ["GPU6"]),  # as after another order of starting
+        ([], ["GPU6"]),
+    ],
+)
+def test_the_driver_s_own_number_of_a_gpu_is_of_the_address_in_its_xid(gpus: list[str], devices: list[str]) -> None:
+    text = "Timeout after 6s of waiting for RPC response from GPU6 GSP! Expected function 76 (GSP_RM_CONTROL)."
+    events = parse(NUMBERED, *(line_of(119, text, gpu) for gpu in gpus))
+    assert [event.device for event in events if isinstance(event, Logged)] == devices
+
+
+def test_the_driver_s_own_number_is_not_taken_for_nvidia_smi_s() -> None:
+    assert result("gpu.no_xid", node((1.0, NUMBERED))).message.startswith("the driver's GPU6: its GSP firmware")
 
 
 PROBE_FAILED = (  # in the driver's order

@@ -36,6 +36,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     made,
 )
 from clusterproof.plugins.evidence.kernel_log.firmware import with_sections
+from clusterproof.plugins.evidence.kernel_log.gpu_numbers import with_addresses
 from clusterproof.plugins.evidence.kernel_log.line import (
     IGNORING_CASE,
     begins_with_a_name,
@@ -103,7 +104,7 @@ def parse(lines: Iterable[Line]) -> Events:
 
     A line is its seconds (None: unknown), its text, how many similar lines were left out before it, and its level.
     """
-    return with_sections(_events(_messages(lines)))
+    return with_addresses(with_sections(_events(_messages(lines))))
 
 
 def of_no_gpu(events: Events) -> Events:
