@@ -82,10 +82,13 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     states, of_peers = links_of(gpu, node), links_of_peers(gpu, node)
     model = readings(gpu, "name")[0].get("name", "")
     are_dead = set(states).union(*of_peers) == {False}
-    is_wired = not of_peers or bool(BASEBOARD.search(model))
+    is_board = bool(BASEBOARD.search(model))
+    is_wired = not of_peers or is_board
+    has_none = is_board and not any((states, *of_peers))  # of which nvidia-smi only says that all are inactive
+    seen = f"all {len(states)} NVLinks inactive" if states else "no active NVLink"
     concern_if(
-        are_dead and model and is_wired,
-        f"all {len(states)} NVLinks inactive; expected active ones, unless this machine does not wire any",
+        has_none or (are_dead and model and is_wired),
+        f"{seen}; expected active ones, unless this machine does not wire any",
     )
     if are_dead and not model:  # as a card without a bridge shows them too
         incomplete(f"all {len(states)} NVLinks inactive; whether this model wires them is unknown")
