@@ -281,6 +281,6 @@ def test_a_board_without_any_active_link_is_a_concern(count: int) -> None:
 def test_a_board_of_which_nvidia_smi_only_says_that_all_links_are_down_is_a_concern(
     name: str, is_said: bool, count: int
 ) -> None:
-    gpus = [{**GPU, "name": name, "index": n, "nvlinks": []} for n in range(count)]
+    gpus: list[dict[str, Any]] = [{**GPU, "name": name, "index": n, "nvlinks": []} for n in range(count)]
     message = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).message
     assert ("no active NVLink; expected active ones, unless" in message) == is_said
