@@ -102,6 +102,12 @@ FAULTS = (
         "event severity: recoverable (general processor error)",
     ),
     Fault(
+        "an error of what only its vendor knows, that was recovered from",
+        logged(*report(8, "recoverable", "section type: unknown, 6d5244f2-2712-11ec-bea7-cb3fdb95c786")),
+        {"host.mce_edac": CONCERN},
+        "event severity: recoverable (unknown)",
+    ),
+    Fault(
         "a machine check that was not corrected",
         logged("mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 7: be00000000800400"),
         {"host.mce_edac": FAIL},

@@ -17,8 +17,9 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, BIT_ERROR_RATES, Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import has_majority_model, nvlinks_between, same_model_values
+from clusterproof.plugins.evidence.gpu.facts_nvlink import BIT_ERROR_RATES, NvlinkErrors
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
@@ -81,10 +82,13 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     states, of_peers = links_of(gpu, node), links_of_peers(gpu, node)
     model = readings(gpu, "name")[0].get("name", "")
     are_dead = set(states).union(*of_peers) == {False}
-    is_wired = not of_peers or bool(BASEBOARD.search(model))
+    is_board = bool(BASEBOARD.search(model))
+    is_wired = not of_peers or is_board
+    has_none = is_board and not any((states, *of_peers))  # of which nvidia-smi only says that all are inactive
+    seen = f"all {len(states)} NVLinks inactive" if states else "no active NVLink"
     concern_if(
-        are_dead and model and is_wired,
-        f"all {len(states)} NVLinks inactive; expected active ones, unless this machine does not wire any",
+        has_none or (are_dead and model and is_wired),
+        f"{seen}; expected active ones, unless this machine does not wire any",
     )
     if are_dead and not model:  # as a card without a bridge shows them too
         incomplete(f"all {len(states)} NVLinks inactive; whether this model wires them is unknown")

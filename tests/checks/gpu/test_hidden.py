@@ -9,6 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.gpu.facts import HIDDEN
 from tests.builders.evaluated import results
 from tests.builders.probed import PATIENT, probe_node
 from tests.testbed.healthy import nvml_values
@@ -70,3 +71,19 @@ def test_a_fault_of_a_gpu_that_is_seen_is_a_fault_all_the_same() -> None:
 def test_gpus_that_are_lost_are_a_fault() -> None:
     evaluated = results(probed_by_somebody(with_gpus(6, 0)), instance_type="p5.48xlarge")
     assert evaluated["gpu.gpu_count"].verdict is Verdict.FAIL
+
+
+def test_a_gpu_that_nvml_counts_and_the_probe_may_not_ask_is_not_lost() -> None:
+    evidence = probed_by_somebody(with_nvml(healthy_p5("gpu001"), 3, handle="error NO_PERMISSION"))
+    evaluated = results(evidence, instance_type="p5.48xlarge")
+    assert evaluated["gpu.gpu_count"].verdict is Verdict.PASS
+    assert {evaluated[name].verdict for name in EVERY_GPU} == {Verdict.INCOMPLETE}
+    assert f"GPU 3: {HIDDEN}" in evaluated["gpu.gpu_answers"].message
+
+
+def test_a_driver_that_the_probe_may_not_ask_is_no_driver_that_does_not_start() -> None:
+    evidence = probed_by_somebody(with_nvml(healthy_p5("gpu001"), init="error NO_PERMISSION"))
+    for instance_type in ("p5.48xlarge", ""):
+        evaluated = results(evidence, instance_type=instance_type)
+        assert {evaluated[name].verdict for name in ("gpu.gpu_count", *EVERY_GPU)} == {Verdict.INCOMPLETE}
+        assert "NVML may not be asked" in evaluated["gpu.gpu_count"].message

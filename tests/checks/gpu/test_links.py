@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors
 from tests.builders.examples import examples
 from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
@@ -273,3 +274,13 @@ def test_a_board_without_any_active_link_is_a_concern(count: int) -> None:
     message = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).message
     assert "concern: GPU 0" in message
     assert "all 18 NVLinks inactive; expected active ones, unless" in message
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("name", "is_said"), [("NVIDIA B200", True), ("NVIDIA L4", False)])
+def test_a_board_of_which_nvidia_smi_only_says_that_all_links_are_down_is_a_concern(
+    name: str, is_said: bool, count: int
+) -> None:
+    gpus: list[dict[str, Any]] = [{**GPU, "name": name, "index": n, "nvlinks": []} for n in range(count)]
+    message = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).message
+    assert ("no active NVLink; expected active ones, unless" in message) == is_said

@@ -17,6 +17,39 @@ def test_sections_that_grep_cut_out_are_of_the_gpus_in_their_order(between: str)
     assert [(gpu["index"], gpu["fabric"]["state"]) for gpu in gpus] == [(0, 3), (1, 2)]
 
 
+GUID = "        GPU Fabric GUID                       : N/A\n    Inforom Version\n        Image Version : G520.0{}\n"
+
+
+def test_what_grep_finds_besides_the_fabric_hides_it_not() -> None:  # since driver 560
+    sections = [
+        GUID.format(n) + "--\n" + FABRIC.format(state, "N/A") for n, state in enumerate(("Completed", "In Progress"))
+    ]
+    gpus = gpus_in("$ nvidia-smi -q | grep -A12 Fabric\n" + "--\n".join(sections))
+    assert [(gpu["index"], gpu["fabric"]["state"]) for gpu in gpus] == [(0, 3), (1, 2)]
+    assert not any("inforom" in gpu for gpu in gpus)
+
+
+@pytest.mark.parametrize("guid", ["", GUID.format(0) + "--\n"])
+@pytest.mark.parametrize("prompt", ["", "$ nvidia-smi -q | grep -A12 Fabric\n"])
+def test_a_section_before_the_first_gpu_that_grep_shows_is_of_the_one_before_it(prompt: str, guid: str) -> None:
+    named = "    Processes : None\n\nGPU 00000000:{}:00.0\n    Product Name : NVIDIA H100\n    Serial Number : {}\n--\n"
+    text = guid + FABRIC.format("In Progress", "N/A")
+    for number in (2, 3):
+        text += named.format(f"{number}c", number) + guid + FABRIC.format("Completed", "Success")
+    gpus = gpus_in(f"{prompt}{text}")
+    assert [(gpu.get("pci"), gpu["fabric"]["state"]) for gpu in gpus] == [
+        ("0000:2c:00.0", 3),
+        ("0000:3c:00.0", 3),
+        (None, 2),
+    ]
+
+
+def test_what_the_check_of_pcie_errors_tells_to_look_at_is_read() -> None:
+    shown = "".join(f"GPU 00000000:{n}C:00.0\n        Replays Since Reset : {n}00\n" for n in (2, 3))
+    gpus = gpus_in(f"$ nvidia-smi -q | grep -E '^GPU|Replays'\n{shown}")
+    assert [(gpu["pci"], gpu.get("pcie_replays")) for gpu in gpus] == [("0000:2c:00.0", 200), ("0000:3c:00.0", 300)]
+
+
 def test_a_section_that_was_cut_out_of_one_gpu_is_of_a_gpu_without_a_number() -> None:
     gpu = first_gpu(ROWS)
     assert "index" not in gpu

@@ -79,6 +79,33 @@ def test_the_driver_that_was_loaded_ends_what_it_said_of_gpus_unless_a_probe_fai
     assert held("gpu.no_xid", line, failed, loaded, loaded) == {}
 
 
+DUE, DONE = (
+    "NVRM: Xid (PCI:0000:%s:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+    "NVRM: Xid (PCI:0000:%s:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+)
+OF_C5 = "NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:c5:00 (printing 1 of every 30).  The GPU likely"
+UNNAMED = "NVRM: _kgspLogXid119: ********************************* GSP Timeout **********************************"
+NUMBERED = "NVRM: GPU6 nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)"
+
+
+def test_a_gpu_for_which_no_recovery_action_is_due_any_more_is_well() -> None:
+    lines = OF_C5, UNNAMED, NUMBERED
+    assert len(held("gpu.no_xid", *lines, DUE % "c5")) == len(lines)
+    assert held("gpu.no_xid", *lines, DUE % "c5", DONE % "c5") == {}
+    assert len(held("gpu.no_xid", DUE % "c5", DONE % "c5", *lines)) == len(lines)
+
+
+def test_another_gpu_that_is_well_again_ends_only_what_can_be_about_no_other() -> None:
+    lines = OF_C5, UNNAMED, NUMBERED
+    assert held("gpu.no_xid", *lines, DUE % "a1", DONE % "a1").keys() == {("gsp_rate_limited", "0000:c5:00.0")}
+    assert len(held("gpu.no_xid", *lines, DUE % "a1", DUE % "c5", DONE % "a1")) == len(lines)
+    hidden = "xxxx:xx"
+    assert len(held("gpu.no_xid", *lines, DUE.replace("0000:%s", hidden), DONE.replace("0000:%s", hidden))) == len(
+        lines
+    )
+    assert held("gpu.no_xid", texts_of("none_initialized")[0], DUE % "a1", DONE % "a1") == {("none_initialized", ""): 1}
+
+
 @pytest.mark.parametrize("line", COUNTED, ids=lambda line: line.text[:60])
 def test_what_a_driver_gets_over_holds_only_when_it_is_often(line: KnownLine) -> None:
     check = FORMS[line.form].check

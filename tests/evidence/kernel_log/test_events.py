@@ -10,10 +10,12 @@ from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
     FallenOffBus,
     GpuNamed,
+    Logged,
     SXidEvent,
     XidEvent,
     pci_address,
 )
+from tests.evidence.kernel_log.logged import node, result
 from tests.evidence.kernel_log.xid_lines import GPU, evaluate, line_of, parse
 
 
@@ -264,6 +266,40 @@ def test_a_gpu_that_did_not_start_is_well_where_it_answers_after_the_driver_was_
     events = parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09", *after)
     (finding,) = evaluate(events, uuids=answers)
     assert (finding.severity, finding.cleared_by) == (severity, "a reload of the driver" if severity == "none" else "")
+
+
+@pytest.mark.parametrize("since", [line_of(48), line_of(79), "NVRM: GPU 0000:c5:00.0: GPU has fallen off the bus."])
+def test_a_module_that_is_loaded_later_than_the_driver_ends_no_error_since(since: str) -> None:
+    loaded = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"
+    module = "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c5:00.0 on minor 7"
+    (finding,) = evaluate(parse(loaded, since, module))
+    assert (finding.severity, finding.cleared_by) == ("fail", "")
+    (finding,) = evaluate(parse(since, loaded, module))
+    assert finding.severity == "none"
+
+
+NUMBERED = (
+    "NVRM: GPU6 _kgspLogRpcTimeout: ********************************* GSP Timeout **********************************"
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices"),
+    [
+        (["0000:a1:00"], ["0000:a1:00.0"]),
+        (["0000:a1:00", "0000:a1:00"], ["0000:a1:00.0"]),
+        (["0000:a1:00", "0000:c5:00"], ["GPU6"]),  # as after another order of starting
+        ([], ["GPU6"]),
+    ],
+)
+def test_the_driver_s_own_number_of_a_gpu_is_of_the_address_in_its_xid(gpus: list[str], devices: list[str]) -> None:
+    text = "Timeout after 6s of waiting for RPC response from GPU6 GSP! Expected function 76 (GSP_RM_CONTROL)."
+    events = parse(NUMBERED, *(line_of(119, text, gpu) for gpu in gpus))
+    assert [event.device for event in events if isinstance(event, Logged)] == devices
+
+
+def test_the_driver_s_own_number_is_not_taken_for_nvidia_smi_s() -> None:
+    assert result("gpu.no_xid", node((1.0, NUMBERED))).message.startswith("the driver's GPU6: its GSP firmware")
 
 
 PROBE_FAILED = (  # in the driver's order

@@ -50,12 +50,18 @@ def messages(text: str) -> list[str]:
         (f"Oct 14 14:56:49 gpu001 kern.err kernel: [75145.414575] {XID}", OF_ALL_PROGRAMS),
         (f"2022-10-14T14:56:49 gpu001 kernel:[75145.414575] {XID}", "capture"),
         (f"Oct 14 14:56:49 gpu001 kernel:[75145.414575] {XID}", "capture"),
+        (f"gpu001 login: [75145.414575] {XID}", "capture"),
     ],
 )
 def test_what_stands_before_a_line_hides_no_fault_in_it(text: str, source: str) -> None:
     for shown in (text, f"{text}\n", f"$ grep Xid\n{text}\n", f"{text}\n--\n{text.replace(': 79', ': 48')}\n"):
         assert messages(shown)[0].partition("\n")[0] == XID
         assert log(shown)["source"] == source
+
+
+def test_what_the_kernel_says_first_after_a_console_s_prompt_is_read() -> None:
+    console = f"[   12.500000] usb 1-1: new\n\nUbuntu 22.04 LTS gpu001 ttyS0\n\ngpu001 login: [75145.414575] {XID}\n"
+    assert messages(f"{console}[75146.414575] {OTHER}\n") == [XID, OTHER]
 
 
 def test_lines_around_what_was_found_are_read_too() -> None:

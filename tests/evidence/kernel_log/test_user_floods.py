@@ -35,7 +35,8 @@ def everything() -> list[str]:
     of_processes = [line.format(name) for line in (CRASH, *OTHERS) for name in names("NVRM: ", 100)]
     of_any_length = [line.format(name) for line in ANY_LENGTH.values() for name in names("EXT4-fs (nvme1n1p1): ", 100)]
     bonds = [f"{name}: now running without any active interface!" for name in names("bond", 100)]
-    filtered = [f"NVRM: Xid (PCI:0000:53:00): 79, {name}IN= OUT=lo MAC= SRC=10.0.0.1" for name in names("", 100)]
+    packet = "IN= OUT=lo MAC= SRC=10.0.0.1 DST=10.0.0.2 LEN=60 TOS=0x00 PREC=0x00"
+    filtered = [f"NVRM: Xid (PCI:0000:53:00): 79, {name}{packet}" for name in names("", 100)]
     return [*of_processes, *of_any_length, *bonds, *filtered]
 
 

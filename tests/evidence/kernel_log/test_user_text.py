@@ -12,6 +12,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.collect import read
+from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, topic_of
 from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import Segfault
 from clusterproof.plugins.evidence.kernel_log.facts import Event, parse
@@ -89,6 +90,43 @@ def test_a_user_reports_no_error_of_a_neuron_device(deed: str) -> None:
     length = None if deed in ANY_LENGTH else COMM_CHARACTERS
     records = [(ANY_LENGTH | OF_A_PROCESS)[deed].format(text[:length]) for text in NEURON]
     assert hardware_errors(records) == ()
+
+
+@pytest.mark.parametrize("deed", [*ANY_LENGTH, *OF_A_PROCESS])
+def test_a_process_that_is_called_neuron_hides_no_fault_of_a_gpu(deed: str) -> None:
+    for name in ("neuron", "neuron:f: nd3: ", "Neuron Driver S", "neuron 0000:x:"):
+        record = (ANY_LENGTH | OF_A_PROCESS)[deed].format(name)
+        of = node((1.0, OF_GPUS[0]), (2.0, record))
+        assert (verdict("gpu.no_xid", of), of.users_write_the_log) == (Verdict.FAIL, False), record
+
+
+@pytest.mark.parametrize(
+    "record", ["neuron:f: nd3: reset request 12 initiated", "Neuron Driver Started with Version:2.x"]
+)
+def test_on_a_node_that_may_have_neuron_devices_users_write_what_looks_like_a_gpu_s_fault(record: str) -> None:
+    of = node((1.0, OF_GPUS[0]), (2.0, record))
+    assert (verdict("gpu.no_xid", of) is Verdict.FAIL, of.users_write_the_log) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["IN= OUT= ", "IN= OUT= MAC= ", "IN= OUT= SRC=", "IN= OUT= = = = ", "IN= OUT= a=b"])
+def test_a_process_that_is_called_like_a_packet_hides_no_error_that_names_it(name: str) -> None:
+    assert len(name) <= COMM_CHARACTERS
+    line = f"NVRM: Xid (PCI:0000:53:00): 95, pid=77, name={name}, Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"
+    assert topic_of(line.encode(), UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        "IN=eth0 OUT= MAC=0e:1d SRC=10.0.0.1 DST=10.0.0.2 LEN=60 TOS=0x00 PREC=0x00",
+        "IN= OUT=lo SRC=127.0.0.1 DST=127.0.0.1 LEN=60 TOS=0x00 PREC=0x00",
+        "IN=br0 OUT=eth1 PHYSIN=eth0 PHYSOUT=eth1 MAC=0e:1d SRC=10.0.0.1 DST=10.0.0.2 LEN=60 TOS=0x00 PREC=0x00",
+        "IN=eth0 OUT= MACSRC=0e:1d MACDST=0e:2d MACPROTO=0800 SRC=10.0.0.1 DST=10.0.0.2 LEN=60 TOS=0x00 PREC=0x00",
+        "IN=eth0 OUT= ARP HTYPE=1 PTYPE=0x0800 OPCODE=1 MACSRC=0e:1d IPSRC=10.0.0.1",
+    ],
+)
+def test_what_a_rule_of_netfilter_says_of_a_packet_is_not_kept(packet: str) -> None:
+    assert not topic_of(f"NVRM: Xid (PCI:0000:53:00): 79, {packet}".encode(), UNKNOWN)
 
 
 def test_a_process_that_calls_itself_a_kernel_ends_no_boot() -> None:

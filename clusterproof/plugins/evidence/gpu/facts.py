@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import field, record
@@ -10,7 +10,6 @@ from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import GPUS, limited
 from clusterproof.plugins.evidence.field import (
-    UNSUPPORTED,
     Field,
     Reported,
     boolean,
@@ -29,60 +28,15 @@ from clusterproof.plugins.evidence.field import (
     value_of,
     values,
 )
+from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors, nvlink_errors
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.pci.facts import Paths
 
-BIT_ERROR_RATES = ("effective_ber", "symbol_ber")
-MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
-
-
 BASEBOARD = Pattern(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
-
-
-@record
-class NvlinkErrors:
-    """An error counter or bit error rate of one NVLink; `count` is None if it could not be read."""
-
-    kind: str
-    link: str
-    count: float | None
-
-    @property
-    def is_rate(self) -> bool:
-        """Whether it is a bit error rate."""
-        return self.kind in BIT_ERROR_RATES
-
-
-def nvlink_errors(kinds: Mapping[str, object]) -> Iterator[NvlinkErrors]:
-    """The counters that a node reports: non-zero or unreadable. Raises Incomplete if it has none of any kind."""
-    supported = {kind: links for kind, links in kinds.items() if not is_unsupported(links)}
-    if not supported:
-        raise Incomplete("no NVLink error counter was reported", cause="not reported by the node")
-    for kind, links in supported.items():
-        yield from _of_kind(kind, links)
-
-
-def is_unsupported(answer: object) -> bool:
-    """Whether an answer means that the driver does not support the query."""
-    return isinstance(answer, dict) and isinstance(word := answer.get("error"), str) and word in UNSUPPORTED
-
-
-def _of_kind(kind: str, links: object) -> Iterable[NvlinkErrors]:
-    """Those of one kind of counter, by link; one without a count if that kind is unreadable."""
-    try:
-        counts = table(links)
-    except TypeError:
-        return [NvlinkErrors(kind[:MAX_WORD], "", None)]
-    return [NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], _count(kind, count)) for link, count in counts.items()]
-
-
-def _count(kind: str, data: object) -> float | None:
-    if kind in BIT_ERROR_RATES:
-        return data if type(data) is float and 0 <= data <= 1 else None
-    return data if type(data) is int else None
-
-
 LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # in any value: whatever else it reported, the GPU does not work
+NO_PERMISSION = "NO_PERMISSION"  # says nothing of the GPU, nor of the driver
+HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
+NOT_ALLOWED = "NVML may not be asked by the probe"
 MAX_NESTING = 4  # levels: a counter at one of several moments
 
 
@@ -137,7 +91,7 @@ class Gpu:
     def lost(self) -> str:
         """NVML's error if the driver no longer reaches the GPU, found in any of its values, else empty.
 
-        Raises Incomplete if that was not queried.
+        Raises Incomplete if that was not queried, or the probe may not ask it.
         """
         lost = self._lost_by_any_value
         if not lost and "lost" not in self.record:
@@ -150,6 +104,8 @@ class Gpu:
         if "lost" not in self.known:  # it is asked for with every value
             word = error_word(self.record.get("lost"))
             self.known["lost"] = word or _lost_word(self.record, MAX_NESTING)
+        if self.known["lost"] == NO_PERMISSION:
+            raise Incomplete(HIDDEN, cause=HIDDEN)
         return self.known["lost"]
 
     uuid = Field(text)
@@ -252,13 +208,16 @@ class Nvml(Reported):
 
     @property
     def error(self) -> str:
-        """NVML's error if the driver does not start, else empty. Raises Incomplete if it was not queried.
+        """NVML's error if the driver does not start, else empty: one that counts or describes GPUs has started.
 
-        A driver that counts or describes GPUs has started.
+        Raises Incomplete if it was not queried, or the probe may not ask it.
         """
         if not self.data.keys() & {"init", "count", "gpus"}:
             raise Incomplete("whether the driver starts was not reported", cause="not reported by the node")
-        return error_word(self.data.get("init"))
+        word = error_word(self.data.get("init"))
+        if word == NO_PERMISSION:
+            raise Incomplete(f"{NOT_ALLOWED} ({word}); expected a user who may open /dev/nvidiactl", cause=NOT_ALLOWED)
+        return word
 
     @property
     def daemon_users(self) -> frozenset[int]:

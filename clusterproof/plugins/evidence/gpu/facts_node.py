@@ -20,7 +20,8 @@ from clusterproof.plugins.evidence.fact import (
     list_collected_as,
 )
 from clusterproof.plugins.evidence.field import objects, optional, readings, require, table
-from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml, is_unsupported
+from clusterproof.plugins.evidence.gpu.facts import HIDDEN, Gpu, Nvml
+from clusterproof.plugins.evidence.gpu.facts_nvlink import is_unsupported
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.network.facts import fastest_models
 from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of, unread_kind
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 MAX_UUID = 80  # characters of one, as it goes into every result
 MAX_UUIDS = 128  # no node has more than 16
-HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
 
 nvml = collected_as("nvml", Nvml)
 

@@ -90,6 +90,9 @@ def _read(text: str) -> Mapping[str, object]:
         named = _GPU.fullmatch(line.strip())
         if named:
             gpus.append(Block(named[1]))
+        elif not gpus and _OF_A_GPU.match(line):
+            gpus.append(Block())  # the one before the first that is named
+        if named or line == BETWEEN:
             stack.clear()
             continue
         _take(line.expandtabs(), gpus[-1] if gpus else head, stack)
@@ -118,12 +121,16 @@ def _take(line: str, block: Block, stack: list[tuple[int, str]]) -> None:
 
 # The sections that people cut out of it, as checks tell them to; a GPU that has none says N/A.
 _SECTION = re.compile(r"( *)(Fabric|Remapped Rows|ECC Errors|Clocks (?:Event|Throttle) Reasons) *(?:: *N/A)?")
+_OF_A_GPU = re.compile(rf"(?: {{4}})?(?! ){_SECTION.pattern}\Z")  # the first line of a text may have lost its blanks
+_GUID = re.compile(r" *GPU Fabric GUID +: ")  # what grep finds besides, in an earlier section of the GPU
+BETWEEN = "--"  # grep's line between lines that do not follow each other
 
 
 def _is_cut_out(text: str) -> bool:
     """Whether it is what `grep -A` leaves of such a section, of one GPU or of several."""
     text = text.lstrip()
-    return bool(_SECTION.fullmatch(text.partition("\n")[0])) and " : " in text[:250] and not _recognises(text)
+    first = text.partition("\n")[0]
+    return bool(_SECTION.fullmatch(first) or _GUID.match(first)) and " : " in text[:250] and not _recognises(text)
 
 
 def _read_cut_out(text: str) -> Mapping[str, object]:
@@ -141,7 +148,7 @@ def _cut_out(lines: Iterable[str]) -> tuple[list[Block], bool]:
 
     A MIG device has sections of its own, further indented, and before those of its GPU: they are left out.
     """
-    lines = [line for line in lines if line.strip() not in ("", "--", CHOSEN)]
+    lines = [line for line in lines if line.strip() not in ("", BETWEEN, CHOSEN)]
     margins: dict[str, int] = {}
     for margin, name in (match.groups() for match in map(_SECTION.fullmatch, lines) if match):
         margins[name] = min(len(margin), margins.get(name, len(margin)))
@@ -151,7 +158,7 @@ def _cut_out(lines: Iterable[str]) -> tuple[list[Block], bool]:
     block: Block | None = None
     for line in lines:
         heading = _SECTION.fullmatch(line)
-        if heading and len(heading[1]) > margins[heading[2]]:
+        if _GUID.match(line) or (heading and len(heading[1]) > margins[heading[2]]):
             block = None
         elif heading:
             seen[heading[2]] += 1

@@ -153,7 +153,7 @@ GPU: dict[str, Reader] = {
     "pcie_gen_max": value(
         integer, f"{_LINK[0]}pcie generation/max", f"{_LINK[1]}pcie_gen/max_link_gen", "pcie.link.gen.max"
     ),
-    "pcie_replays": value(integer, "pci/replays since reset", "pci/replay_counter"),
+    "pcie_replays": value(integer, "pci/replays since reset", "pci/replay_counter", "replays since reset"),
     "temperature_c": value(number, "temperature/gpu current temp", "temperature/gpu_temp", "temperature.gpu", unit="C"),
     "temperature_margin_c": between(
         value(

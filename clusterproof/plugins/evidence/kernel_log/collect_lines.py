@@ -49,7 +49,8 @@ EACH = 16  # similar lines to keep: the first ones, and the last ones
 MAX_CHARACTERS = 1000  # of one line
 MAX_TOTAL_CHARACTERS = 1_500_000  # of all lines
 MAX_USERS_CHARACTERS = 300_000  # of lines that may contain users' text
-FILTERED = Pattern(rb".{0,140}IN=\S* OUT=\S* ", re.DOTALL)  # netfilter's: the author of the rule chose its beginning
+# Netfilter's, with more of its words than a process's name can have: the author of the rule chose its beginning.
+FILTERED = Pattern(rb".{0,140}IN=\S* OUT=\S* .{0,9}(?:[^ =]*=\S* ){4}", re.DOTALL)
 
 
 class Kept:

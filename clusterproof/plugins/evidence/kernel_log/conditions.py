@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.kernel_log.events_gpu import EVERY_GPU
-from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Logged
+from clusterproof.plugins.evidence.kernel_log.events_gpu import EVERY_GPU, RECOVERY_ACTION_CHANGED
+from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Logged, XidEvent, pci_address
 
 
 @record
@@ -34,11 +34,18 @@ def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int
     """
     of: dict[tuple[str, str], _Lines] = {}
     seen: list[Logged] = []  # forms that must be there for others to count
+    due: set[str] = set()  # GPUs for which the driver says that a recovery action is due
     for event in events:
         clearing, names = _over(event)
+        are_all_well = _are_all_well(event, due)
         for (name, _), lines in of.items():
-            if clearing in log_forms()[name].cleared_by:
-                lines.left = [line for line in lines.left if not _is_same(line.names, names)]
+            form = log_forms()[name]
+            if clearing in form.cleared_by:
+                lines.left = [
+                    line
+                    for line in lines.left
+                    if not (_is_same(line.names, names) or (are_all_well and _may_be_any_gpus(form, line)))
+                ]
         if not isinstance(event, Logged):
             continue
         form = log_forms()[event.form]
@@ -68,11 +75,31 @@ def _counts(form: LogForm, event: Logged, seen: Iterable[Logged]) -> bool:
     )
 
 
+def _are_all_well(event: Event, due: set[str]) -> bool:
+    """Whether this was the last GPU with a recovery action due, of which the driver says that none is any more.
+
+    `due` has those for which one is, up to now.
+    """
+    if isinstance(event, Cleared) and event.pci == EVERY_GPU:
+        due.clear()
+    if not isinstance(event, XidEvent) or event.code != RECOVERY_ACTION_CHANGED:
+        return False
+    (due.discard if event.is_recovered and event.pci else due.add)(event.pci)
+    return not due
+
+
+def _may_be_any_gpus(form: LogForm, line: Logged) -> bool:
+    """Whether it is about a GPU, but does not say at which address."""
+    return form.scope == "gpu" and not any(map(pci_address, line.names))
+
+
 def _over(event: Event) -> tuple[str, tuple[str, ...] | None]:
     """The form that may end others, and its subject; None: everything."""
     if isinstance(event, Cleared):
         everything = None if event.pci == EVERY_GPU else (event.pci,)
         return ("" if event.is_partial else event.form), everything
+    if isinstance(event, XidEvent) and event.is_recovered:
+        return "gpu_added", (event.pci,)
     return (event.form, event.names) if isinstance(event, Logged) else ("", ())
 
 

@@ -15,7 +15,9 @@ EVERY_GPU = ""  # the address in a line that is about all GPUs
 REBOOT, RELOAD = "a reboot", "a reload of the driver"
 EVERYTHING_CLEARED = {"booted": REBOOT, "switches_probed": "a reset of all GPUs and NVSwitches"}
 PROBE_FAILED = ("probe_failed", "none_initialized", "gpu_probe_failed", "gpu_probe_failed_named")  # forms for this
+WHILE_IT_RUNS = ("xid", "fell_off")  # events of a GPU that was started: what loads after them is another module
 CHANNEL_REMOVED = 45
+RECOVERY_ACTION_CHANGED = 154
 NETIR = 149  # the part of an NVLink that trains it and watches its signal
 SENTENCE_S = 5.0  # most time from the first to the last of its lines
 
@@ -65,6 +67,11 @@ class XidEvent:
         if _GSP_FATAL.search(self.text) or (due and due[1].lower() == "yes"):
             return "GPU Reset Required"
         return "Drain and Reset" if due and due[2].lower() == "yes" else ""
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether the line says that no recovery action is due any more."""
+        return self.code == RECOVERY_ACTION_CHANGED and self.recovery_action.lower() == "none"
 
     @property
     def needs_no_reset(self) -> bool:
@@ -165,6 +172,8 @@ class Driver:
         """The event of a line, if it is about a GPU or a switch."""
         # A load line after a failed probe belongs to the same load, and is no restart.
         self._failed = self._failed or form.name in PROBE_FAILED
+        if form.event in WHILE_IT_RUNS and self._started is not None:
+            self._started.add(pci_address(match["pci"] or ""))
         if form.event == "lost_begins":
             self._begun.append((pci_address(match["pci"]), time))
         elif form.event == "fell_off":

@@ -36,6 +36,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     made,
 )
 from clusterproof.plugins.evidence.kernel_log.firmware import with_sections
+from clusterproof.plugins.evidence.kernel_log.gpu_numbers import with_addresses
 from clusterproof.plugins.evidence.kernel_log.line import (
     IGNORING_CASE,
     begins_with_a_name,
@@ -103,7 +104,7 @@ def parse(lines: Iterable[Line]) -> Events:
 
     A line is its seconds (None: unknown), its text, how many similar lines were left out before it, and its level.
     """
-    return with_sections(_events(_messages(lines)))
+    return with_addresses(with_sections(_events(_messages(lines))))
 
 
 def of_no_gpu(events: Events) -> Events:
@@ -134,7 +135,7 @@ def within(events: Events, begins: float, booted: float) -> Events:
 
 def _still_holds(event: Event) -> bool:
     if isinstance(event, XidEvent):
-        return bool(xid(event.code).clears) or event.recovery_action.lower() == "none"
+        return bool(xid(event.code).clears) or event.is_recovered
     return isinstance(event, Cleared) or (isinstance(event, Logged) and not log_forms()[event.form].check)
 
 
@@ -174,7 +175,7 @@ def _is_of_driver(message: str) -> bool:
     return message[:5].upper() == "NVRM:"
 
 
-OF_NEURON = Pattern(r"neuron", IGNORING_CASE)  # beginning of its driver's lines
+OF_NEURON = Pattern(r"neuron(?::| \S+: | driver|_hw_err)", IGNORING_CASE)  # beginning of its driver's lines
 
 
 @collected_by("kernel_log")
@@ -201,7 +202,8 @@ def _may_be_neurons(node: Node, log: CollectorData) -> bool:
     except Absent:
         return False
     except Incomplete:
-        return any(OF_NEURON.match(unwrap(line[1])[1]) for line in log.get("lines", lines))
+        messages = (unwrap(line[1])[1] for line in log.get("lines", lines))
+        return any(OF_NEURON.match(message) and not begins_with_a_name(message) for message in messages)
 
 
 @collected_by("kernel_log")

@@ -1,4 +1,4 @@
-"""Removes prefixes from a log's lines: grep's file names and line numbers, and those of busybox and OpenWrt."""
+"""Removes prefixes of a log's lines: grep's file names and numbers, a console's prompt, busybox's and OpenWrt's."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files in
 _FACILITY = r"(?:kern|user|mail|daemon|auth|authpriv|syslog|lpr|news|uucp|cron|ftp|local[0-7])\.[a-z]{3,7}"
 _LOGREAD = re.compile(rf"^{WORD} ({SYSLOG_TIME}) \d{{4}} {_FACILITY} ", re.MULTILINE)
 _BUSYBOX = re.compile(rf"^({SYSLOG_TIME} \S{{1,255}} ){_FACILITY} ", re.MULTILINE)
+_PROMPT = re.compile(r"^\S{1,255} login: (?=\[ {0,12}\d{1,12}\.\d{3,9}\] )", re.MULTILINE)
 _NO_BLANK = re.compile(
     rf"^((?:{SYSLOG_TIME}|{ISO_DAY}[T ]\d\d:\d\d:\d\d\S{{0,20}}) \S{{1,255}} kernel:)(?=\[)", re.MULTILINE
 )
@@ -39,6 +40,8 @@ def shown(text: str) -> str:
     """The lines as in their log, in the order in which its files were written."""
     if _names_facilities(text):
         text = _BUSYBOX.sub(r"\1", _LOGREAD.sub(r"\1 logread ", text))
+    if " login: [" in text:
+        text = _PROMPT.sub("", text)
     if "kernel:[" in text:
         text = _NO_BLANK.sub(r"\1 ", text)
     if not _is_found(text):

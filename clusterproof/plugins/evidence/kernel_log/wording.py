@@ -10,6 +10,7 @@ from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol, TypeVa
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.kernel_log.conditions import Condition, conditions
+from clusterproof.plugins.evidence.kernel_log.gpu_numbers import DRIVERS_NUMBER
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.network.facts import OFF
 
@@ -65,8 +66,9 @@ class LineFinding:
 
     @property
     def line(self) -> str:
-        """`nvme1: a command timed out (3 times, last at …)`."""
-        return f"{self.device}: {self.words}" if self.device else self.words
+        """`nvme1: a command timed out (3 times, last at …)`; of a GPU a number of the driver's is called so."""
+        whose = "the driver's " if DRIVERS_NUMBER.fullmatch(self.device) else ""
+        return f"{whose}{self.device}: {self.words}" if self.device else self.words
 
 
 def require_whole_log(node: Node, of: str = "") -> None:

@@ -32,7 +32,6 @@ from clusterproof.plugins.evidence.kernel_log.xid_rules import (
 WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
 INIT_FAILED = 143
-RECOVERY_ACTION_CHANGED = 154
 LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is gone: only a reboot is known to bring it back
 BUT_LOST = 0  # stands for all other codes
 NAMED_PARTS, NAMED_LINKS = 4, 64  # an NVSwitch has 64 links
@@ -147,7 +146,7 @@ def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | No
     if isinstance(event, SXidEvent):
         is_cool = event.code == sxids().thermal_end
         return {(event.pci, sxids().thermal_start): f"SXid {event.code}"} if is_cool else {}
-    if event.code == RECOVERY_ACTION_CHANGED and event.recovery_action.lower() == "none":
+    if event.is_recovered:
         return {(event.pci, None): "the driver: no recovery action is due"}
     return {(event.pci, code): f"Xid {event.code}" for code in xid(event.code).clears}
 
