@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import dsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from paramiko import Transport
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
@@ -81,6 +85,20 @@ def test_the_inventory_brings_known_hosts_of_its_own(client: Client, tmp_path: P
 # Log-ins
 
 
+def hardware_key() -> str:
+    """A private key file of kind sk-ssh-ed25519, as ssh-keygen writes it for a token."""
+
+    def text(value: bytes) -> bytes:
+        return struct.pack(">I", len(value)) + value
+
+    public = text(b"sk-ssh-ed25519@openssh.com") + text(bytes(32)) + text(b"ssh:")
+    private = struct.pack(">II", 7, 7) + public + b"\1" + text(b"handle") + text(b"") + text(b"")
+    private += bytes(range(1, 1 + -len(private) % 8))
+    whole = b"openssh-key-v1\0" + text(b"none") + text(b"none") + text(b"") + struct.pack(">I", 1)
+    lines = base64.encodebytes(whole + text(public) + text(private)).decode()
+    return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}-----END OPENSSH PRIVATE KEY-----\n"
+
+
 def test_the_right_key_may_come_after_wrong_ones(client: Client, tmp_path: Path) -> None:
     new_key(tmp_path / "wrong")
     config = f"IdentityFile {tmp_path}/wrong\nIdentityFile {tmp_path}/absent"
@@ -142,6 +160,28 @@ def test_a_certificate_beside_the_key_is_shown(client: Client, tmp_path: Path) -
     options = ("AuthorizedKeysFile none", f"TrustedUserCAKeys {tmp_path}/authority.pub")
     with sshd(tmp_path / "sshd", *options) as server:
         assert Client(tmp_path, server).one(config=f"IdentityFile {tmp_path}/certified").output == b"hello\n"
+
+
+def test_a_key_of_a_kind_that_is_not_supported_is_passed_over_and_named(client: Client, tmp_path: Path) -> None:
+    key = dsa.generate_private_key(1024)
+    form = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    (tmp_path / "id_dsa").write_bytes(key.private_bytes(*form))
+    assert client.one(config=f"IdentityFile {tmp_path}/id_dsa").output == b"hello\n"
+    refused = client.one(Target("node1", user="nobody-of-that-name"), config=f"IdentityFile {tmp_path}/id_dsa")
+    assert refused.detail.endswith(f"{tmp_path}/id_dsa is of a kind that is not supported: add it to the agent")
+
+
+def test_the_key_of_a_hardware_token_is_passed_over(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "id_sk").write_text(hardware_key())
+    assert client.one(config=f"IdentityFile {tmp_path}/id_sk").output == b"hello\n"
+
+
+def test_an_empty_certificate_beside_a_key_is_named(client: Client, tmp_path: Path) -> None:
+    new_key(tmp_path / "certified")
+    (tmp_path / "certified-cert.pub").write_text("")  # as a failed command leaves it behind `>`
+    answer = client.one(Target("node1", user="nobody-of-that-name"), config=f"IdentityFile {tmp_path}/certified")
+    expected = f"{tmp_path}/certified is not a private key, or certified-cert.pub beside it is not its certificate"
+    assert answer.detail.endswith(expected)
 
 
 def test_a_server_that_takes_no_keys_is_reported(client: Client, tmp_path: Path) -> None:

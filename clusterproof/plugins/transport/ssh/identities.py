@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from paramiko import Agent, AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
+from paramiko.pkey import UnknownKeyType
 
-from clusterproof.plugins.core.opened import in_home
+from clusterproof.plugins.core.opened import in_home, path_exists
 
 ABSENT = "is absent"
 _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
@@ -39,7 +41,17 @@ class Identity:
             return None, str(problem.strerror)
         except (ValueError, TypeError, SSHException) as problem:  # TypeError: encrypted, in the older form
             encrypted = "password" in str(problem).lower() or "passphrase" in str(problem).lower()
-            return None, "is encrypted: add it to the agent" if encrypted else "is not a private key"
+            return (
+                None,
+                "is encrypted: add it to the agent" if encrypted else f"is not a private key{self._certificate}",
+            )
+        except (UnknownKeyType, UnsupportedAlgorithm):  # DSA; a hardware token's
+            return None, "is of a kind that is not supported: add it to the agent"
+
+    @property
+    def _certificate(self) -> str:
+        path = Path(f"{self.path}-cert.pub")
+        return f", or {path.name} beside it is not its certificate" if path_exists(path) else ""
 
     @property
     def key(self) -> PKey | None:
