@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -290,6 +291,14 @@ def test_a_proxy_command_that_dies_is_reported_with_its_last_words_and_costs_not
     assert answer.unreached is Unreached.LOST
     assert answer.detail.endswith("ended with exit code 7: target is offline")
     assert spent_s < 5.0  # paramiko's own would spin for all of the 30 s
+
+
+@needs_sshd
+@pytest.mark.parametrize("command", ["no-such-program %h %p", "/etc/passwd %h %p", "sh -c 'no-such-program %h'"])
+def test_a_proxy_command_that_cannot_be_run_here_speaks_against_no_node(client: Client, command: str) -> None:
+    answer = client.one(config=f"ProxyCommand {command}")
+    assert answer.unreached is Unreached.NAME
+    assert re.search(r"ended with exit code 12[67]: .*(not found|denied)", answer.detail)
 
 
 @needs_sshd

@@ -22,6 +22,7 @@ from clusterproof.plugins.core.evidence import Unreached
 
 _EXPLANATION_BYTES = 400
 _READ_BYTES = 1 << 11  # at least one sample; each waiting connection holds this much
+_NOT_RUN = (126, 127)  # a shell's exit codes for a program that is missing here, or may not be run
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
@@ -46,8 +47,8 @@ class Route(Protocol):
     def interrupt(self) -> None:
         """Wake up any thread that waits for it."""
 
-    def explanation(self) -> str:
-        """What the route itself reports about a broken connection; usually nothing."""
+    def explanation(self) -> NoRoute | None:
+        """Why the route itself ended; usually unknown."""
 
 
 class Direct:
@@ -73,9 +74,8 @@ class Direct:
             _shut_down(self._socket)  # wakes paramiko's thread, which otherwise polls every 0.1 s
             self._socket.close()
 
-    def explanation(self) -> str:
-        """Nothing."""
-        return ""
+    def explanation(self) -> None:
+        """Unknown."""
 
 
 class Proxied:
@@ -125,10 +125,10 @@ class Proxied:
         if self._errors:
             self._errors.close()
 
-    def explanation(self) -> str:
-        """How the program ended, and its last output; empty if it ended with its connection."""
+    def explanation(self) -> NoRoute | None:
+        """How the program ended, and its last output; None if it ended with its connection."""
         if not self._process or not self._errors:
-            return ""
+            return None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         size = os.fstat(self._errors.fileno()).st_size
@@ -136,8 +136,9 @@ class Proxied:
         stderr = " ".join(explanation.decode("utf-8", "replace").split())
         code = self._process.returncode
         if not code:
-            return ""
-        return f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {stderr}" if stderr else "")
+            return None
+        message = f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {stderr}" if stderr else "")
+        return NoRoute(message, unreached=Unreached.NAME if code in _NOT_RUN else Unreached.LOST)
 
     def _signal(self, number: int) -> None:
         if self._process and self._process.returncode is None:
@@ -211,9 +212,8 @@ class Jumped:
         """Close the login to the jump host."""
         self._jump.close()
 
-    def explanation(self) -> str:
-        """Nothing."""
-        return ""
+    def explanation(self) -> None:
+        """Unknown."""
 
 
 class ReadAhead:

@@ -167,10 +167,10 @@ class Login:
         except (SSHException, OSError, EOFError, NoRoute, RuntimeError) as problem:  # the last: no thread for paramiko
             is_late = time.monotonic() - started >= self._connect_s
             failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
-            explanation = self._route.explanation() if failure.may_pass else ""
+            explanation = self._route.explanation() if failure.may_pass else None
             self.close()
             if explanation:  # a ProxyCommand that ended would end again
-                failure = ConnectionFailure(failure.unreached, explanation)
+                failure = ConnectionFailure(explanation.unreached, str(explanation))
             raise LoginFailed(failure) from None
         transport: Transport = self._connection.transport
         return transport
