@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -55,6 +56,14 @@ def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: p
 def test_help_and_version_are_commands(words: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out.startswith(begin)
+
+
+@pytest.mark.parametrize("words", [["--help-all"], ["doctor"]])
+def test_a_user_without_a_name_and_a_home_is_answered_too(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 3_000_000_000)  # as a container may be started by
+    assert main(words) == 0
 
 
 def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
-from clusterproof.plugins.core.opened import is_file
+from clusterproof.plugins.core.opened import in_home, is_file
 
 ANSWER_S = 10.0  # for a Slurm command
 MAX_ANSWER = 300  # characters of its output that are shown
@@ -59,7 +59,7 @@ def doctor(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof doctor`. Raises SystemExit after its help, or a usage error."""
     parser().parse_args(arguments)
     head = f"clusterproof {__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-    return 0, "\n".join([head, "", *(means.line for means in reaches(os.environ, Path.home())), ""])
+    return 0, "\n".join([head, "", *(means.line for means in reaches(os.environ, Path(in_home("~")))), ""])
 
 
 def reaches(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
