@@ -12,7 +12,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from paramiko import Channel, ChannelException, SSHException, Transport
 from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
@@ -36,7 +36,14 @@ class NoRoute(ClusterproofError):  # noqa: N818 - what it is
 
 
 class Route(Protocol):
-    """A route to one host. `interrupt` may be called from any thread, and returns at once."""
+    """A route to one host. `interrupt` may be called from any thread, and returns at once.
+
+    While it asks for a host's address, that is `resolving`, which no timeout of ours ends.
+    """
+
+    @property
+    def resolving(self) -> str:
+        """The name."""
 
     def connect(self, timeout_s: float) -> socket.socket | Tunnel:
         """Connect. Raises OSError or NoRoute."""
@@ -55,12 +62,30 @@ class Direct:
     """A route by a TCP connection."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
+        self._host, self._port = host, port
         self._socket: socket.socket | None = None
+        self.resolving = ""
 
     def connect(self, timeout_s: float) -> socket.socket:
         """Connect to the first of the host's addresses that answers. Raises OSError."""
-        self._socket = socket.create_connection(self._address, timeout_s)
+        self.resolving = self._host
+        addresses = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
+        self.resolving = ""
+        *others, last = addresses
+        for address in others:
+            with contextlib.suppress(OSError):
+                return self._connected(address, timeout_s)
+        return self._connected(last, timeout_s)
+
+    def _connected(self, address: Any, timeout_s: float) -> socket.socket:
+        family, kind, protocol, _, at = address
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(at)
+        except OSError:
+            self._socket.close()
+            raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else 40 ms for each command
         return self._socket
 
@@ -89,6 +114,7 @@ class Proxied:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self.resolving = ""
 
     def connect(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
         """Start the program in a shell, as OpenSSH does. Raises OSError."""
@@ -149,6 +175,10 @@ class Proxied:
 class Jump(Protocol):
     """A login to a jump host, made for one node."""
 
+    @property
+    def resolving(self) -> str:
+        """As in Route."""
+
     def open(self) -> Transport:
         """Log in. Raises NoRoute."""
 
@@ -189,6 +219,11 @@ class Jumped:
         self._name = name
         self._jump = jump
         self._address = (host, port)
+
+    @property
+    def resolving(self) -> str:
+        """The jump host's name, which this machine resolves; the other host's is resolved there."""
+        return self._jump.resolving
 
     def connect(self, timeout_s: float) -> Tunnel:
         """Log in to the jump host and have it connect. Raises NoRoute."""

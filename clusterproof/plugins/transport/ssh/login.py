@@ -193,6 +193,11 @@ class Login:
         self.state.abandoned.set()
         self.interrupt()
 
+    @property
+    def resolving(self) -> str:
+        """As in Route."""
+        return self._route.resolving
+
     def _transport(self, sock: Any, **options: Any) -> Transport:
         transport = Transport(ReadAhead(sock), **options)  # type: ignore[arg-type] # of which it uses these methods
         prefer_kinds(transport, self._host.kinds())
@@ -264,3 +269,8 @@ class JumpLogin:
     def interrupt(self) -> None:
         """Wake whoever waits for the login."""
         self.login.interrupt()
+
+    @property
+    def resolving(self) -> str:
+        """As in Route."""
+        return self.login.resolving
