@@ -191,6 +191,14 @@ def test_the_block_around_an_include_goes_on_behind_it(tmp_path: Path, monkeypat
     assert config.for_host("gpu9").lookup("gpu9") == {"hostname": "gpu9", "user": "nine", "port": "9"}
 
 
+def test_an_include_names_what_glob_finds(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "nodes").write_text("User trainer\n")
+    (tmp_path / "conf.d" / ".nodes.swp").write_bytes(b"b0VIM 9.0\0\n")
+    (tmp_path / "config").write_text(f"Include / '' **x {tmp_path}/conf.d/*\n")
+    assert SshConfig.load(str(tmp_path / "config")).for_host("gpu1").lookup("gpu1")["user"] == "trainer"
+
+
 @pytest.mark.parametrize("writable", ["config", "more"])
 def test_a_users_file_that_others_may_write_is_refused_as_ssh_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import re
 import shlex
 from collections.abc import Mapping
@@ -168,7 +169,8 @@ def _without_comment(line: str) -> str:
 
 def _glob(pattern: str, folder: str) -> list[Path]:
     path = Path(in_home(folder)) / in_home(pattern)
-    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    found = glob.glob(str(path))  # noqa: PTH207 - Path's finds hidden files too, such as those of an open editor
+    return sorted(map(Path, found))
 
 
 def _blocks(text: str) -> list[_Block]:
