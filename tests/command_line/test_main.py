@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,6 +120,17 @@ def test_init_makes_the_folder_that_it_is_given_and_says_how_to_go_on_there(
     assert main(["init", str(folder)]) == 0
     assert sorted(path.name for path in folder.iterdir()) == sorted(TEMPLATES)
     assert f"then: cd '{folder}' && clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
+def test_init_leaves_no_half_of_a_file_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))  # as a quota that is full
+    try:
+        code = main(["init", str(tmp_path / "new")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == 4
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_init_says_where_the_program_is_that_no_path_leads_to(
