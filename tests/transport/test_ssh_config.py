@@ -147,7 +147,7 @@ def test_tokens_and_variables_stand_for_their_values_in_names_of_files(
         "IdentityFile ${KEYS}/%n\nIdentityFile ~nobody-here/key\nUserKnownHostsFile /known/%k /known/%h\n"
     )
     options = SshConfig.load(str(tmp_path / "config")).for_host("gpu1").lookup("gpu1")
-    assert options["identityfile"] == ["/keys/gpu1", "/~nobody-here/key"]
+    assert list(options["identityfile"]) == ["/keys/gpu1", "/~nobody-here/key"]
     assert [str(file) for file in known_hosts_files(options)][:2] == ["/known/rack7", "/known/gpu1.example"]
 
 

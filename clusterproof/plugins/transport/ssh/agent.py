@@ -29,7 +29,7 @@ class UserAgent(AgentSSH):
         try:
             connected.connect(path)
             connected.settimeout(timeout_s)
-            self._connect(connected)
+            self._connect(connected)  # type: ignore[attr-defined] # not in its stubs
         except BlockingIOError:
             self.problem = SILENT
         except (OSError, SSHException, EOFError, ValueError) as problem:
@@ -39,11 +39,11 @@ class UserAgent(AgentSSH):
 
     def close(self) -> None:
         """Close the connection."""
-        self._close()
+        self._close()  # type: ignore[attr-defined] # not in its stubs
 
     def _send_message(self, msg: Any) -> tuple[int, Message]:
         try:
-            answer: tuple[int, Message] = super()._send_message(msg)
+            answer: tuple[int, Message] = super()._send_message(msg)  # type: ignore[misc] # not in its stubs
         except TimeoutError:
             self.problem = SILENT
             raise SSHException(SILENT) from None

@@ -18,6 +18,7 @@ from paramiko.config import SSH_PORT, SSHConfig
 from paramiko.ssh_exception import ConfigParseError
 
 from clusterproof.plugins.core.opened import in_home
+from clusterproof.plugins.transport.ssh.host_keys import matches
 
 EXEC_S = 10.0  # for a command of Match exec
 _REAP_S = 1.0  # for one that was killed
@@ -135,10 +136,10 @@ class ConfigParser(SSHConfig):
         }
         if criterion.word not in seen:
             raise ConfigParseError(f"Match {criterion.word:.40} is not supported here")
-        return bool(self._pattern_matches(criterion.argument, seen[criterion.word]))
+        return matches(criterion.argument.split(","), seen[criterion.word])
 
     def _lookup(self, hostname: str, options: Any = None, canonical: bool = False, final: bool = False) -> Any:
-        options = super()._lookup(hostname, options, canonical, final)
+        options = super()._lookup(hostname, options, canonical, final)  # type: ignore[misc] # not in its stubs
         if "canonicalizehostname" in options:
             options.setdefault("canonicaldomains", "")
         return options

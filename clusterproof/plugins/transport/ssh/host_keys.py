@@ -85,7 +85,7 @@ class KnownHosts:
         return [
             *self._by_name.get(name, ()),
             *(line for hashed, line in self._by_hash if hashed.is_of(name)),
-            *(line for patterns, line in self._by_pattern if _matches(patterns, name)),
+            *(line for patterns, line in self._by_pattern if matches(patterns, name)),
         ]
 
     def _add(self, fields: list[str], where: str) -> None:
@@ -114,7 +114,7 @@ def _hashed_name(text: str) -> _HashedName | None:
     return _HashedName(base64.b64decode(salt), base64.b64decode(digest))
 
 
-def _matches(patterns: list[str], name: str) -> bool:
+def matches(patterns: list[str], name: str) -> bool:
     """Whether a list of patterns matches a host; a matching pattern that begins with `!` excludes it."""
     if any(pattern.startswith("!") and _is_like(name, pattern[1:]) for pattern in patterns):
         return False
