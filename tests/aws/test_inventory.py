@@ -121,6 +121,23 @@ def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     assert "DescribeCluster" in service.calls
 
 
+def test_a_file_of_others_does_not_take_the_place_of_a_cluster_of_its_name(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ssh settings could name a program to run, and the folder may be anybody's, as /tmp is."""
+    with_cluster(service, WORKERS)
+    for name in (NAME, "nowhere"):
+        (tmp_path / name).write_text('[[group]]\nnodes = "gpu001"\n')
+        (tmp_path / name).chmod(0o666)
+    monkeypatch.chdir(tmp_path)
+    cluster = resolve(NAME)
+    said = "the file of that name here is not read: it may be written by others; ./{} reads it all the same"
+    assert cluster.connection == "hyperpod"
+    assert cluster.notes[-1] == said.format(NAME)
+    assert refused("nowhere").endswith(said.format("nowhere"))
+    assert [target.name for target in resolve(f"./{NAME}").targets] == ["gpu001"]
+
+
 @pytest.mark.parametrize("word", ["lokal", "Local", "local1"])
 def test_a_word_close_to_a_kind_is_not_looked_up(word: str, service: Service) -> None:
     hint = "(did you mean local?); for a HyperPod cluster called so, give its ARN"
