@@ -60,7 +60,7 @@ def _doubt(text: str) -> str:
 
 def _beside_a_file(text: str, options: Mapping[str, str], doubt: str) -> Cluster:
     """The HyperPod cluster of that name, with a note on the file that is not read. Raises InventoryError."""
-    note = f"the file of that name here is not read: it {doubt}; ./{text} reads it all the same"
+    note = f"the file of that name here is not read: it {doubt}; with ./ before its name it is read all the same"
     try:
         cluster = _resolve(HYPERPOD, text, options)
     except InventoryError as problem:
