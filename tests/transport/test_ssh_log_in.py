@@ -34,8 +34,14 @@ def test_an_unknown_host_key_is_refused_with_the_command_that_accepts_it(client:
     answer = client.one()
     assert answer.unreached is Unreached.HOST_KEY
     assert answer.detail.startswith("unknown host key ssh-ed25519 SHA256:")
-    assert f"ssh-keyscan -p {client.server.port} 127.0.0.1 >> ~/.ssh/known_hosts" in answer.detail
+    assert f"ssh-keyscan -p {client.server.port} 127.0.0.1 >> {client.known_hosts}, or" in answer.detail
     assert "--accept-new-host-keys" in answer.detail
+
+
+@pytest.mark.parametrize("files", ["~/.ssh/known_hosts", "none", "/dev/null"])
+def test_a_host_key_is_added_to_the_users_file_unless_another_is_set(client: Client, files: str) -> None:
+    answer = client.one(config=f"UserKnownHostsFile {files}")
+    assert " >> ~/.ssh/known_hosts, or --accept-new-host-keys for this run" in answer.detail
 
 
 @pytest.mark.parametrize(
