@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from paramiko.config import SSHConfig
@@ -173,6 +174,15 @@ def test_a_user_without_a_name_logs_in_by_another_and_is_told_to(
     with pytest.raises(NoRoute, match="'' at 'node1': expected a log-in name and a host name"):
         logins.to(Target("node1"))
     assert logins.to(Target("node1", user=named))
+
+
+def test_newer_pythons_say_otherwise_that_a_user_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> NoReturn:
+        raise OSError("No username set in the environment")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    with pytest.raises(NoRoute, match="node1: No username set in the environment; expected USER to name the local"):
+        Logins({"config": "/dev/null"}, 1.0).to(Target("node1", user="trainer"))
 
 
 def test_what_outranks_the_file_is_in_the_proxy_command_too(tmp_path: Path) -> None:

@@ -74,11 +74,12 @@ class Logins:
         if not all(value.isprintable() for value in lines.values()):
             raise NoRoute(f"{name}: {dict(lines)!r:.200}: expected no control characters")
         outranking = "".join(f"{key} {value}\n" for key, value in lines.items() if value)
-        config = Config(lazy=True, ssh_config=self._ssh_config.for_host(name, outranking))  # no fabric.yaml
+        ssh_config = self._ssh_config.for_host(name, outranking)
         try:
             return Connection(
                 name,
-                config=config,  # its own: a shared one is written to while other threads read it
+                # No fabric.yaml; and its own: a shared one is written to while other threads read it.
+                config=Config(lazy=True, ssh_config=ssh_config),
                 gateway=False,
                 forward_agent=False,
                 connect_timeout=1,  # else ssh_config's; the login sets its own
@@ -86,6 +87,8 @@ class Logins:
             )
         except (ValueError, SSHException) as problem:
             raise NoRoute(f"the ssh configuration of {name}: {problem}") from None
+        except OSError as problem:  # since Python 3.13, of a local user without a name
+            raise NoRoute(f"{name}: {problem}; expected USER to name the local user") from None
 
     def _route(self, name: str, connection: Connection, hops: int, state: LoginState) -> Route:
         path = [hop for hop in jumps(connection.ssh_config) if hop != name]
