@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -253,6 +254,47 @@ def test_a_service_that_never_says_which_instances_have_answered_is_none_of_the_
     service.serves("ListCommandInvocations", lambda _request: Refusal(400, "Odd", "It is odd."))
     (evidence,) = gathered(limits=replace(LIMITS, connect_s=2.0 - MIN_DELIVERY_S, answer_s=0.0))  # two seconds
     assert (evidence.unreached, evidence.detail) == (Unreached.API, "ssm:ListCommandInvocations: Odd: It is odd.")
+
+
+def test_an_instance_that_ends_while_aws_passes_on_the_answer_of_another_is_not_too_late(
+    manager: SystemsManager, service: Service
+) -> None:
+    first, second = (target.address for target in targets(2))
+    manager.statuses = {second: "InProgress"}
+    passed_on = service.served["GetCommandInvocation"]
+
+    def slowly(request: dict[str, Any]) -> Any:
+        if request["InstanceId"] == first:
+            time.sleep(3.0)  # AWS throttles, and the call is repeated
+            manager.statuses = {second: "Success"}
+        return passed_on(request)
+
+    service.serves("GetCommandInvocation", slowly)
+    answers = gathered(2, replace(LIMITS, connect_s=2.0 - MIN_DELIVERY_S, answer_s=0.0))  # two seconds
+    assert [evidence.unreached for evidence in answers] == [None, Unreached.GARBLED]
+    assert answers[1].detail == "the answer is empty"  # of the double, once it has ended
+
+
+def test_the_time_that_aws_takes_to_accept_a_command_is_not_the_instances(
+    manager: SystemsManager, service: Service
+) -> None:
+    manager.statuses = {targets(1)[0].address: "InProgress"}
+    accepted, listed = service.served["SendCommand"], service.served["ListCommandInvocations"]
+    looks: list[object] = []
+
+    def slowly(request: dict[str, Any]) -> Any:
+        time.sleep(3.0)
+        return accepted(request)
+
+    def ended_at_the_second_look(request: dict[str, Any]) -> Any:
+        looks.append(request)
+        manager.statuses = manager.statuses if len(looks) == 1 else {targets(1)[0].address: "Success"}
+        return listed(request)
+
+    service.serves("SendCommand", slowly)
+    service.serves("ListCommandInvocations", ended_at_the_second_look)
+    (evidence,) = gathered(limits=replace(LIMITS, connect_s=2.5 - MIN_DELIVERY_S, answer_s=0.0))
+    assert evidence.unreached is Unreached.GARBLED  # not too late: the double has no answer of it
 
 
 BROKEN = Refusal(400, "InternalServerError", "An internal error occurred.")

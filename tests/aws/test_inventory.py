@@ -121,6 +121,26 @@ def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
     assert "DescribeCluster" in service.calls
 
 
+def test_a_file_of_others_does_not_take_the_place_of_a_cluster_of_its_name(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ssh settings could name a program to run, and the folder may be anybody's, as /tmp is."""
+    with_cluster(service, WORKERS)
+    for name in (NAME, "nowhere"):
+        (tmp_path / name).write_text('[[group]]\nnodes = "gpu001"\n')
+        (tmp_path / name).chmod(0o666)
+    monkeypatch.chdir(tmp_path)
+    cluster = resolve(NAME)
+    said = (
+        "the file of that name here is not read: it may be written by others; "
+        "with ./ before its name it is read all the same"
+    )
+    assert cluster.connection == "hyperpod"
+    assert cluster.notes[-1] == said
+    assert refused("nowhere").endswith(said)
+    assert [target.name for target in resolve(f"./{NAME}").targets] == ["gpu001"]
+
+
 @pytest.mark.parametrize("word", ["lokal", "Local", "local1"])
 def test_a_word_close_to_a_kind_is_not_looked_up(word: str, service: Service) -> None:
     hint = "(did you mean local?); for a HyperPod cluster called so, give its ARN"
@@ -184,6 +204,45 @@ def test_half_of_the_credentials_and_a_profile_that_names_none_are_said_in_one_l
         Account(profile="role").require_credentials()
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(AwsError, match="Partial credentials found in env, missing: AWS_SECRET_ACCESS_KEY"):
+        Account().require_credentials()
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("credential_process = no-such-program-here", "FileNotFoundError: [Errno 2] No such file or directory"),
+        ("credential_process = echo sign in first", "JSONDecodeError: Expecting value: line 1 column 1"),
+        ("credential_process = 'sign in", "ValueError: No closing quotation"),
+        (
+            "role_arn = arn:aws:iam::123456789012:role/x\nweb_identity_token_file = /nowhere/token",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/token'",
+        ),
+        (
+            "aws_access_key_id = a\naws_secret_access_key = b\nendpoint_url = nowhere",
+            "ValueError: Invalid endpoint: nowhere",
+        ),
+    ],
+)
+def test_a_configuration_that_boto3_cannot_use_is_one_line(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, problem: str
+) -> None:
+    (tmp_path / "config").write_text(f"[default]\nregion = us-west-2\n{entry}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    message = refused("ec2:i-0123456789abcdef0")
+    assert f"ec2:DescribeInstances: {problem}" in message
+    assert message.endswith("; expected credentials and settings of AWS that boto3 can use")
+
+
+def test_doctor_is_told_of_credentials_that_boto3_cannot_read(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text("[default]\ncredential_process = echo sign in first\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AwsError, match="the AWS credentials: JSONDecodeError: Expecting value: line 1 column 1"):
         Account().require_credentials()
 
 

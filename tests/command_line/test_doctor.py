@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.command_line import doctor
 from clusterproof.plugins.command_line.doctor import check_aws, check_slurm, check_ssh, reaches
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -46,6 +49,20 @@ def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
         'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
     )
     assert next(check_ssh({}, tmp_path)).detail == "keys: ~/.ssh/cluster.pem"
+
+
+def test_an_agent_that_is_silent_is_said_beside_the_keys_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    monkeypatch.setattr(doctor, "ANSWER_S", 0.1)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").touch()
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(tmp_path / "agent"))
+        agent.listen()
+        keys = next(check_ssh(os.environ, tmp_path))
+    assert (keys.is_there, keys.detail) == (True, "the agent of SSH_AUTH_SOCK does not answer; keys: ~/.ssh/id_rsa")
 
 
 def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:

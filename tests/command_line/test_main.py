@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +57,14 @@ def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: p
 def test_help_and_version_are_commands(words: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out.startswith(begin)
+
+
+@pytest.mark.parametrize("words", [["--help-all"], ["doctor"]])
+def test_a_user_without_a_name_and_a_home_is_answered_too(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 3_000_000_000)  # as a container may be started by
+    assert main(words) == 0
 
 
 def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,6 +120,17 @@ def test_init_makes_the_folder_that_it_is_given_and_says_how_to_go_on_there(
     assert main(["init", str(folder)]) == 0
     assert sorted(path.name for path in folder.iterdir()) == sorted(TEMPLATES)
     assert f"then: cd '{folder}' && clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
+def test_init_leaves_no_half_of_a_file_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))  # as a quota that is full
+    try:
+        code = main(["init", str(tmp_path / "new")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == 4
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_init_says_where_the_program_is_that_no_path_leads_to(

@@ -11,7 +11,15 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.transport import (
+    MAX_ANSWER_BYTES,
+    PROGRAM_ENDED,
+    Answer,
+    Limits,
+    Program,
+    connection_for,
+    sessions_for,
+)
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded, reported
 
@@ -97,6 +105,21 @@ def test_a_shell_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch
     answer = answer_of("echo")
     assert answer.unreached is Unreached.LOST
     assert answer.detail == "/nowhere/sh does not start: No such file or directory"
+
+
+def test_the_last_words_of_a_program_that_stays_are_heard_after_it_has_ended() -> None:
+    heard: list[bytes] = []
+    session = sessions_for("local", Limits()).on_node(str)
+    ended = session.run(Target("here"), Program("head -c 5; echo no Python; exit 1", b"begin"), heard.append, END_S)
+    assert ended == PROGRAM_ENDED
+    assert b"".join(heard) == b"beginno Python\n"
+
+
+def test_a_program_that_does_not_take_its_input_is_heard_too() -> None:
+    heard: list[bytes] = []
+    session = sessions_for("local", Limits()).on_node(str)
+    ended = session.run(Target("here"), Program("exec 0<&-; echo why", bytes(1_000_000)), heard.append, END_S)
+    assert (ended, b"".join(heard)) == (PROGRAM_ENDED, b"why\n")
 
 
 def test_only_known_connections_have_a_name() -> None:

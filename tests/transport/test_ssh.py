@@ -8,6 +8,7 @@ import resource
 import socket
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -107,6 +108,22 @@ def test_a_name_that_does_not_resolve_is_named(client: Client) -> None:
     answer = client.one(Target("node1", address="gpu001.invalid"))
     assert answer.unreached is Unreached.NAME
     assert answer.detail.startswith("gpu001.invalid does not resolve")
+
+
+@pytest.mark.parametrize("config", ["", "Host node1\n ProxyJump bastion\nHost bastion\n HostName silent.example"])
+def test_a_name_server_that_is_silent_speaks_against_no_node(
+    client: Client, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    def unanswered(*_: object) -> NoReturn:
+        is_over.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    is_over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", unanswered)
+    answer = client.one(Target("node1", address="silent.example"), config=config, connect_s=0.1)
+    is_over.set()
+    assert answer.unreached is Unreached.NAME
+    assert answer.detail == "silent.example does not resolve in time: no name server answers"
 
 
 def test_a_name_that_a_shell_could_read_goes_no_further(client: Client, tmp_path: Path) -> None:

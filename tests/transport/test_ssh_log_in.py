@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import socket
+import struct
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import dsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from paramiko import Transport
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
@@ -28,8 +34,14 @@ def test_an_unknown_host_key_is_refused_with_the_command_that_accepts_it(client:
     answer = client.one()
     assert answer.unreached is Unreached.HOST_KEY
     assert answer.detail.startswith("unknown host key ssh-ed25519 SHA256:")
-    assert f"ssh-keyscan -p {client.server.port} 127.0.0.1 >> ~/.ssh/known_hosts" in answer.detail
+    assert f"ssh-keyscan -p {client.server.port} 127.0.0.1 >> {client.known_hosts}, or" in answer.detail
     assert "--accept-new-host-keys" in answer.detail
+
+
+@pytest.mark.parametrize("files", ["~/.ssh/known_hosts", "none", "/dev/null"])
+def test_a_host_key_is_added_to_the_users_file_unless_another_is_set(client: Client, files: str) -> None:
+    answer = client.one(config=f"UserKnownHostsFile {files}")
+    assert " >> ~/.ssh/known_hosts, or --accept-new-host-keys for this run" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -79,6 +91,20 @@ def test_the_inventory_brings_known_hosts_of_its_own(client: Client, tmp_path: P
 
 
 # Log-ins
+
+
+def hardware_key() -> str:
+    """A private key file of kind sk-ssh-ed25519, as ssh-keygen writes it for a token."""
+
+    def text(value: bytes) -> bytes:
+        return struct.pack(">I", len(value)) + value
+
+    public = text(b"sk-ssh-ed25519@openssh.com") + text(bytes(32)) + text(b"ssh:")
+    private = struct.pack(">II", 7, 7) + public + b"\1" + text(b"handle") + text(b"") + text(b"")
+    private += bytes(range(1, 1 + -len(private) % 8))
+    whole = b"openssh-key-v1\0" + text(b"none") + text(b"none") + text(b"") + struct.pack(">I", 1)
+    lines = base64.encodebytes(whole + text(public) + text(private)).decode()
+    return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}-----END OPENSSH PRIVATE KEY-----\n"
 
 
 def test_the_right_key_may_come_after_wrong_ones(client: Client, tmp_path: Path) -> None:
@@ -134,6 +160,53 @@ def test_a_key_that_needs_a_passphrase_is_asked_of_the_agent(
     assert unasked.unreached is Unreached.AUTH
 
 
+def test_an_agent_that_is_silent_is_asked_once_and_speaks_against_no_node(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    client.server = replace(client.server, folder=tmp_path / "elsewhere")  # no key but the agent's
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(tmp_path / "agent"))
+        agent.listen()
+        config, nodes = "IdentitiesOnly no", [Target("node1"), Target("node2"), Target("node3")]
+        answers = client.visit(*nodes, config=config, connect_s=2.0, fanout=1)
+        agent.accept()[0].close()
+        agent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            agent.accept()
+    assert [answer.unreached for answer in answers.values()] == [Unreached.AUTH] * 3
+    for answer in answers.values():
+        assert answer.detail.endswith("user_key is absent; the agent of SSH_AUTH_SOCK does not answer")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"", "lost ssh-agent"),
+        (b"\0\0\0\1\5", "could not get keys from ssh-agent"),
+        (b"\0\0\0\x11\x0c\0\0\0\1\0\0\0\0\0\0\0\4m\xfcll", "'utf-8' codec can't decode byte 0xfc in position 1"),
+    ],
+    ids=["ends", "refuses", "a comment that is not UTF-8"],
+)
+def test_an_agent_that_fails_is_named(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str
+) -> None:
+    def serve() -> None:
+        with agent.accept()[0] as asking:
+            asking.recv(100)
+            asking.sendall(answer)
+
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    client.server = replace(client.server, folder=tmp_path / "elsewhere")
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(tmp_path / "agent"))
+        agent.listen()
+        threading.Thread(target=serve, daemon=True).start()
+        refused = client.one(config="IdentitiesOnly no")
+    assert refused.unreached is Unreached.AUTH
+    assert f"user_key is absent; the agent of SSH_AUTH_SOCK: {problem}" in refused.detail
+
+
 def test_a_certificate_beside_the_key_is_shown(client: Client, tmp_path: Path) -> None:
     new_key(tmp_path / "authority")
     new_key(tmp_path / "certified")
@@ -142,6 +215,28 @@ def test_a_certificate_beside_the_key_is_shown(client: Client, tmp_path: Path) -
     options = ("AuthorizedKeysFile none", f"TrustedUserCAKeys {tmp_path}/authority.pub")
     with sshd(tmp_path / "sshd", *options) as server:
         assert Client(tmp_path, server).one(config=f"IdentityFile {tmp_path}/certified").output == b"hello\n"
+
+
+def test_a_key_of_a_kind_that_is_not_supported_is_passed_over_and_named(client: Client, tmp_path: Path) -> None:
+    key = dsa.generate_private_key(1024)
+    form = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    (tmp_path / "id_dsa").write_bytes(key.private_bytes(*form))
+    assert client.one(config=f"IdentityFile {tmp_path}/id_dsa").output == b"hello\n"
+    refused = client.one(Target("node1", user="nobody-of-that-name"), config=f"IdentityFile {tmp_path}/id_dsa")
+    assert refused.detail.endswith(f"{tmp_path}/id_dsa is of a kind that is not supported: add it to the agent")
+
+
+def test_the_key_of_a_hardware_token_is_passed_over(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "id_sk").write_text(hardware_key())
+    assert client.one(config=f"IdentityFile {tmp_path}/id_sk").output == b"hello\n"
+
+
+def test_an_empty_certificate_beside_a_key_is_named(client: Client, tmp_path: Path) -> None:
+    new_key(tmp_path / "certified")
+    (tmp_path / "certified-cert.pub").write_text("")  # as a failed command leaves it behind `>`
+    answer = client.one(Target("node1", user="nobody-of-that-name"), config=f"IdentityFile {tmp_path}/certified")
+    expected = f"{tmp_path}/certified is not a private key, or certified-cert.pub beside it is not its certificate"
+    assert answer.detail.endswith(expected)
 
 
 def test_a_server_that_takes_no_keys_is_reported(client: Client, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
-from clusterproof.plugins.core.opened import is_file
+from clusterproof.plugins.core.opened import in_home, is_file
 
-ANSWER_S = 10.0  # for a Slurm command
+ANSWER_S = 10.0  # for a Slurm command, or the user's ssh-agent
 MAX_ANSWER = 300  # characters of its output that are shown
 _SYSTEM = Path("/etc/ssh")  # OpenSSH's folder; many sites keep the host keys of a cluster there
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's default keys, in the order in which it tries them
@@ -59,7 +59,7 @@ def doctor(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof doctor`. Raises SystemExit after its help, or a usage error."""
     parser().parse_args(arguments)
     head = f"clusterproof {__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-    return 0, "\n".join([head, "", *(means.line for means in reaches(os.environ, Path.home())), ""])
+    return 0, "\n".join([head, "", *(means.line for means in reaches(os.environ, Path(in_home("~")))), ""])
 
 
 def reaches(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
@@ -76,12 +76,13 @@ def reaches(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
 
 def check_ssh(environment: Mapping[str, str], home: Path, system: Path = _SYSTEM) -> Iterator[Reach]:
     """Keys to offer, and host keys to believe: the user's and the system's, as OpenSSH reads them."""
-    loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
+    loaded, problem = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else (0, "")
     named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
     files = [name for name in dict.fromkeys(named) if is_file(name.replace("~", str(home), 1))]
     keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
     lacking = "no key in an agent, in ~/.ssh or its config; ssh-add one, or name it: identity_file in an inventory"
-    yield Reach("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
+    seen = f"keys: {', '.join(keys)}" if keys else lacking
+    yield Reach("ssh:", bool(keys), f"{problem}; {seen}" if problem else seen)
     files_of_keys = {
         "~/.ssh/known_hosts": home / ".ssh" / "known_hosts",
         "~/.ssh/known_hosts2": home / ".ssh" / "known_hosts2",
@@ -152,14 +153,14 @@ def _identity() -> str:
     return f"AWS credentials, region {account.region} (docs/aws.md has the policy that they need)"
 
 
-def _keys_of_agent() -> int:
-    from paramiko import Agent
+def _keys_of_agent() -> tuple[int, str]:
+    """How many keys the agent has, and why it does not say so."""
+    from clusterproof.plugins.transport.ssh.agent import UserAgent
 
-    agent = Agent()
-    try:
-        return len(agent.get_keys())
-    finally:
-        agent.close()
+    agent = UserAgent(ANSWER_S)
+    loaded = len(agent.get_keys())
+    agent.close()
+    return loaded, agent.problem
 
 
 def _scontrol_ping() -> str | None:

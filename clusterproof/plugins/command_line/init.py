@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import shutil
 import sys
 from pathlib import Path
 from shlex import quote
 
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
-from clusterproof.plugins.core.opened import path_exists
+from clusterproof.plugins.core.opened import DISK_FULL, path_exists
 
 TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
 
@@ -78,7 +77,7 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
             with writing.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as problem:
-        if problem.errno == errno.ENOSPC:
+        if problem.errno in DISK_FULL:
             writing.unlink(missing_ok=True)  # half a policy is still a policy
         what = f"{problem.filename or writing}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.escaping import as_job_log
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
-from clusterproof.plugins.core.opened import path_exists
+from clusterproof.plugins.core.opened import in_home, path_exists
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.options.argv import joined_options
 
@@ -127,7 +127,7 @@ def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
     from clusterproof.plugins.options import mistakes
     from clusterproof.plugins.suite.ending import EarlyInterrupt
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or in_home("~/.cache")) / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]

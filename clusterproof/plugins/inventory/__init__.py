@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
+from clusterproof.plugins.core.opened import distrust
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.strict import Table, nearest, parse_expect
 
@@ -31,6 +32,8 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     for kind in KINDS:
         if text == kind.word or (kind.word.endswith(":") and text.startswith(kind.word)):
             return _resolve(kind, text[len(kind.word) :], options or {})
+    if doubt := _doubt(text):
+        return _beside_a_file(text, options or {}, doubt)
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
         cluster = _resolve(FILE, text, options or {})
         return replace(cluster, notes=(*cluster.notes, AS_FILE)) if is_hyperpod(text) else cluster
@@ -40,6 +43,29 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     hint = _hint(text)
     expected = "" if "did you mean" in hint or "; expected" in hint else f"; expected {forms()}"
     raise InventoryError(f"--cluster {text!r:.120}{hint}{expected}")
+
+
+def _doubt(text: str) -> str:
+    """Why a file here that has the name of a HyperPod cluster may be the work of others; empty if there is none.
+
+    The ssh settings of an inventory can name a program to run.
+    """
+    if not (os.path.isfile(text) and is_hyperpod(text)):  # noqa: PTH113
+        return ""
+    try:
+        return distrust(text)
+    except OSError as problem:
+        return f"cannot be looked at: {problem.strerror}"
+
+
+def _beside_a_file(text: str, options: Mapping[str, str], doubt: str) -> Cluster:
+    """The HyperPod cluster of that name, with a note on the file that is not read. Raises InventoryError."""
+    note = f"the file of that name here is not read: it {doubt}; with ./ before its name it is read all the same"
+    try:
+        cluster = _resolve(HYPERPOD, text, options)
+    except InventoryError as problem:
+        raise InventoryError(f"{problem}; {note}") from None
+    return replace(cluster, notes=(*cluster.notes, note))
 
 
 def settings_in(words: Iterable[str]) -> dict[str, str]:

@@ -159,16 +159,15 @@ class LocalSession:
             return f"/bin/sh does not start: {problem.strerror}"
         try:
             return self._listen(shell, program, received, dead_s)
-        except OSError as problem:
-            return f"the program does not listen: {problem.strerror}"
         finally:
             _end_session(shell)
 
     def _listen(self, shell: subprocess.Popen[bytes], program: Program, received: Received, dead_s: float) -> str:
         assert shell.stdin
         assert shell.stdout
-        shell.stdin.write(program.stdin)
-        shell.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended or stopped reading: its output says why
+            shell.stdin.write(program.stdin)
+            shell.stdin.flush()
         last = time.monotonic()
         with selectors.DefaultSelector() as ready:
             ready.register(shell.stdout, selectors.EVENT_READ)
@@ -177,7 +176,8 @@ class LocalSession:
                 spoke = [key.fileobj for key, _ in ready.select(KEEPALIVE_S)]
                 if self._is_over in spoke:
                     return ""
-                os.write(shell.stdin.fileno(), KEEPALIVE)
+                with contextlib.suppress(OSError):
+                    os.write(shell.stdin.fileno(), KEEPALIVE)
                 if shell.stdout not in spoke:
                     if time.monotonic() - last >= dead_s:
                         return f"nothing came for {dead_s:.0f} s"

@@ -123,10 +123,12 @@ def _run_batch(
         for target in batch:
             answered(target, Answer(unreached=unreached_of(problem), detail=str(problem)))
         return
-    deadline = started + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
+    deadline = time.monotonic() + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
     waiting = dict(sent.targets)
     unlisted: AwsError | None = None  # why the last request did not show which have answered
-    while waiting and not _is_denied(unlisted) and time.monotonic() < deadline:
+    is_late = False
+    while waiting and not _is_denied(unlisted) and not is_late:
+        is_late = time.monotonic() >= deadline  # before the request: those before it may have taken long
         unlisted = _note_ended(account, sent, waiting, started, answered)
         if waiting and is_over.wait(POLL_S):
             return

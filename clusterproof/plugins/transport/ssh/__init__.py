@@ -12,7 +12,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from paramiko import Channel, ChannelException, SSHException, Transport
 from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
@@ -22,6 +22,7 @@ from clusterproof.plugins.core.evidence import Unreached
 
 _EXPLANATION_BYTES = 400
 _READ_BYTES = 1 << 11  # at least one sample; each waiting connection holds this much
+_NOT_RUN = (126, 127)  # a shell's exit codes for a program that is missing here, or may not be run
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
@@ -35,7 +36,14 @@ class NoRoute(ClusterproofError):  # noqa: N818 - what it is
 
 
 class Route(Protocol):
-    """A route to one host. `interrupt` may be called from any thread, and returns at once."""
+    """A route to one host. `interrupt` may be called from any thread, and returns at once.
+
+    While it asks for a host's address, that is `resolving`, which no timeout of ours ends.
+    """
+
+    @property
+    def resolving(self) -> str:
+        """The name."""
 
     def connect(self, timeout_s: float) -> socket.socket | Tunnel:
         """Connect. Raises OSError or NoRoute."""
@@ -46,20 +54,38 @@ class Route(Protocol):
     def interrupt(self) -> None:
         """Wake up any thread that waits for it."""
 
-    def explanation(self) -> str:
-        """What the route itself reports about a broken connection; usually nothing."""
+    def explanation(self) -> NoRoute | None:
+        """Why the route itself ended; usually unknown."""
 
 
 class Direct:
     """A route by a TCP connection."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
+        self._host, self._port = host, port
         self._socket: socket.socket | None = None
+        self.resolving = ""
 
     def connect(self, timeout_s: float) -> socket.socket:
         """Connect to the first of the host's addresses that answers. Raises OSError."""
-        self._socket = socket.create_connection(self._address, timeout_s)
+        self.resolving = self._host
+        addresses = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
+        self.resolving = ""
+        *others, last = addresses
+        for address in others:
+            with contextlib.suppress(OSError):
+                return self._connected(address, timeout_s)
+        return self._connected(last, timeout_s)
+
+    def _connected(self, address: Any, timeout_s: float) -> socket.socket:
+        family, kind, protocol, _, at = address
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(at)
+        except OSError:
+            self._socket.close()
+            raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else 40 ms for each command
         return self._socket
 
@@ -73,9 +99,8 @@ class Direct:
             _shut_down(self._socket)  # wakes paramiko's thread, which otherwise polls every 0.1 s
             self._socket.close()
 
-    def explanation(self) -> str:
-        """Nothing."""
-        return ""
+    def explanation(self) -> None:
+        """Unknown."""
 
 
 class Proxied:
@@ -89,6 +114,7 @@ class Proxied:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self.resolving = ""
 
     def connect(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
         """Start the program in a shell, as OpenSSH does. Raises OSError."""
@@ -125,10 +151,10 @@ class Proxied:
         if self._errors:
             self._errors.close()
 
-    def explanation(self) -> str:
-        """How the program ended, and its last output; empty if it ended with its connection."""
+    def explanation(self) -> NoRoute | None:
+        """How the program ended, and its last output; None if it ended with its connection."""
         if not self._process or not self._errors:
-            return ""
+            return None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         size = os.fstat(self._errors.fileno()).st_size
@@ -136,8 +162,9 @@ class Proxied:
         stderr = " ".join(explanation.decode("utf-8", "replace").split())
         code = self._process.returncode
         if not code:
-            return ""
-        return f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {stderr}" if stderr else "")
+            return None
+        message = f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {stderr}" if stderr else "")
+        return NoRoute(message, unreached=Unreached.NAME if code in _NOT_RUN else Unreached.LOST)
 
     def _signal(self, number: int) -> None:
         if self._process and self._process.returncode is None:
@@ -147,6 +174,10 @@ class Proxied:
 
 class Jump(Protocol):
     """A login to a jump host, made for one node."""
+
+    @property
+    def resolving(self) -> str:
+        """As in Route."""
 
     def open(self) -> Transport:
         """Log in. Raises NoRoute."""
@@ -189,6 +220,11 @@ class Jumped:
         self._jump = jump
         self._address = (host, port)
 
+    @property
+    def resolving(self) -> str:
+        """The jump host's name, which this machine resolves; the other host's is resolved there."""
+        return self._jump.resolving
+
     def connect(self, timeout_s: float) -> Tunnel:
         """Log in to the jump host and have it connect. Raises NoRoute."""
         transport = self._jump.open()
@@ -211,9 +247,8 @@ class Jumped:
         """Close the login to the jump host."""
         self._jump.close()
 
-    def explanation(self) -> str:
-        """Nothing."""
-        return ""
+    def explanation(self) -> None:
+        """Unknown."""
 
 
 class ReadAhead:

@@ -79,9 +79,12 @@ class _Visit:
         """As in Visit: while the logins of other nodes to its jump host come first, a node's own time does not run."""
         return self._deadline + self._login.state.waited_s
 
-    def abandon(self) -> None:
-        """Wake the thread, so that it ends too."""
+    def abandon(self) -> Answer | None:
+        """Wake the thread, so that it ends too; returns the answer if it was a name server that is late."""
+        name = self._login.resolving
         self._login.abandon()
+        detail = f"{name} does not resolve in time: no name server answers"
+        return Answer(unreached=Unreached.NAME, detail=detail) if name else None
 
     def _transport(self) -> Transport:
         try:

@@ -6,15 +6,20 @@ import base64
 import binascii
 import fnmatch
 import hmac
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from shlex import quote
 
 from paramiko import MissingHostKeyPolicy, PKey, SSHClient, SSHException, Transport
 
+from clusterproof.plugins.core.opened import in_home
+
 _SSH_PORT = 22
+_USERS = "~/.ssh/known_hosts"
 _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # what a server offers for a key of that kind
 
 
@@ -51,8 +56,10 @@ class KnownHosts:
     `@cert-authority` line is skipped, because paramiko requests no certificate from a host.
     """
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    def __init__(self, files: Sequence[Path]) -> None:
         """Read the files; a missing one is treated as empty."""
+        first = next((str(file) for file in files if str(file) != os.devnull), in_home(_USERS))
+        self.where_to_add = _USERS if first == in_home(_USERS) else quote(first)
         self._by_name: defaultdict[str, list[_Line]] = defaultdict(list)
         self._by_hash: list[tuple[_HashedName, _Line]] = []
         self._by_pattern: list[tuple[list[str], _Line]] = []
@@ -85,7 +92,7 @@ class KnownHosts:
         return [
             *self._by_name.get(name, ()),
             *(line for hashed, line in self._by_hash if hashed.is_of(name)),
-            *(line for patterns, line in self._by_pattern if _matches(patterns, name)),
+            *(line for patterns, line in self._by_pattern if matches(patterns, name)),
         ]
 
     def _add(self, fields: list[str], where: str) -> None:
@@ -114,7 +121,7 @@ def _hashed_name(text: str) -> _HashedName | None:
     return _HashedName(base64.b64decode(salt), base64.b64decode(digest))
 
 
-def _matches(patterns: list[str], name: str) -> bool:
+def matches(patterns: list[str], name: str) -> bool:
     """Whether a list of patterns matches a host; a matching pattern that begins with `!` excludes it."""
     if any(pattern.startswith("!") and _is_like(name, pattern[1:]) for pattern in patterns):
         return False
@@ -167,7 +174,7 @@ class HostIdentity:
             scan = f"ssh-keyscan {'' if self.port == _SSH_PORT else f'-p {self.port} '}{self.host}"
             named = f" (under the name {self.alias})" if self.alias else ""
             return (
-                f"unknown host key {shown}; if it is right: {scan} >> ~/.ssh/known_hosts{named}, "
+                f"unknown host key {shown}; if it is right: {scan} >> {self.known.where_to_add}{named}, "
                 "or --accept-new-host-keys for this run"
             )
         if trust is Trust.REVOKED:
@@ -175,7 +182,8 @@ class HostIdentity:
         file = where.rpartition(":")[0]
         return (
             f"changed host key {shown}; expected the one of {where}. If the node was replaced: "
-            f"ssh-keygen -R '{self._name()}' -f {file}; if it was not, someone may be intercepting the connection"
+            f"ssh-keygen -R '{self._name()}' -f {quote(file)}; "
+            "if it was not, someone may be intercepting the connection"
         )
 
     def _name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from paramiko import Agent, AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
+from cryptography.exceptions import UnsupportedAlgorithm
+from paramiko import AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
+from paramiko.pkey import UnknownKeyType
 
-from clusterproof.plugins.core.opened import in_home
+from clusterproof.plugins.core.opened import in_home, path_exists
+from clusterproof.plugins.transport.ssh.agent import SILENT, UserAgent
 
 ABSENT = "is absent"
 _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
@@ -39,7 +43,17 @@ class Identity:
             return None, str(problem.strerror)
         except (ValueError, TypeError, SSHException) as problem:  # TypeError: encrypted, in the older form
             encrypted = "password" in str(problem).lower() or "passphrase" in str(problem).lower()
-            return None, "is encrypted: add it to the agent" if encrypted else "is not a private key"
+            return (
+                None,
+                "is encrypted: add it to the agent" if encrypted else f"is not a private key{self._certificate}",
+            )
+        except (UnknownKeyType, UnsupportedAlgorithm):  # DSA; a hardware token's
+            return None, "is of a kind that is not supported: add it to the agent"
+
+    @property
+    def _certificate(self) -> str:
+        path = Path(f"{self.path}-cert.pub")
+        return f", or {path.name} beside it is not its certificate" if path_exists(path) else ""
 
     @property
     def key(self) -> PKey | None:
@@ -73,6 +87,7 @@ class Identities:
 
     def __init__(self) -> None:
         self._by_path: dict[str, Identity] = {}
+        self._is_agent_silent = threading.Event()  # it is not asked again for each host
 
     def offer(self, user: str, options: Mapping[str, Any], timeout_s: float) -> Offer:
         """The keys to offer to one host, according to ssh_config."""
@@ -85,6 +100,7 @@ class Identities:
             use_agent=str(options.get("identityagent", "")).lower() != "none",
             only_these=str(options.get("identitiesonly", "no")).lower() == "yes",
             timeout_s=timeout_s,
+            is_agent_silent=self._is_agent_silent,
         )
 
     def _load(self, path: str) -> Identity:
@@ -101,7 +117,13 @@ class Offer:
     """
 
     def __init__(
-        self, user: str, identities: list[Identity], use_agent: bool, only_these: bool, timeout_s: float
+        self,
+        user: str,
+        identities: list[Identity],
+        use_agent: bool,
+        only_these: bool,
+        timeout_s: float,
+        is_agent_silent: threading.Event,
     ) -> None:
         self.user = user
         self.identities = identities
@@ -109,7 +131,8 @@ class Offer:
         self.only_these = only_these
         self.timeout_s = timeout_s
         self.tried: list[str] = []
-        self._agent: Agent | None = None
+        self._agent: UserAgent | None = None
+        self._is_agent_silent = is_agent_silent
 
     def authenticate(self, transport: Transport) -> None:
         """Try the keys one after another. Raises LoginRefused, TimeoutError or EOFError."""
@@ -132,6 +155,8 @@ class Offer:
             accepted = ", ".join(refused.allowed_types)
             raise LoginRefused(f"log-in as {self.user} takes {accepted}; expected publickey") from None
         except (SSHException, EOFError) as problem:
+            if self._agent_problem():  # it has not signed
+                raise LoginRefused(self._story()) from None
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"no answer to the log-in as {self.user}") from None
             if transport.is_active():
@@ -156,15 +181,19 @@ class Offer:
                 yield f"the agent's {getattr(key, 'comment', '') or key.get_name()}", key
 
     def _agent_keys(self) -> tuple[PKey, ...]:
-        if not self.use_agent:
+        if not self.use_agent or self._is_agent_silent.is_set():
             return ()
-        try:
-            self._agent = Agent()
-            return tuple(self._agent.get_keys())
-        except (SSHException, OSError, EOFError):
-            return ()
+        self._agent = UserAgent(self.timeout_s / 2)
+        if self._agent.problem == SILENT:
+            self._is_agent_silent.set()
+        return tuple(self._agent.get_keys())
+
+    def _agent_problem(self) -> str:
+        if self._agent:
+            return self._agent.problem
+        return SILENT if self.use_agent and self._is_agent_silent.is_set() else ""
 
     def _story(self) -> str:
         unusable = [f"{identity.path} {identity.problem}" for identity in self.identities if identity.problem]
         tried = f"refused {', '.join(self.tried)}" if self.tried else "no key to offer, in files or in an agent"
-        return f"log-in as {self.user}: {'; '.join([tried, *unusable])}"
+        return f"log-in as {self.user}: {'; '.join(filter(None, [tried, *unusable, self._agent_problem()]))}"

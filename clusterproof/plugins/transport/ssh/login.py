@@ -167,10 +167,10 @@ class Login:
         except (SSHException, OSError, EOFError, NoRoute, RuntimeError) as problem:  # the last: no thread for paramiko
             is_late = time.monotonic() - started >= self._connect_s
             failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
-            explanation = self._route.explanation() if failure.may_pass else ""
+            explanation = self._route.explanation() if failure.may_pass else None
             self.close()
             if explanation:  # a ProxyCommand that ended would end again
-                failure = ConnectionFailure(failure.unreached, explanation)
+                failure = ConnectionFailure(explanation.unreached, str(explanation))
             raise LoginFailed(failure) from None
         transport: Transport = self._connection.transport
         return transport
@@ -192,6 +192,11 @@ class Login:
         """Wake whoever waits for this login, and prevent it from being opened again; from any thread."""
         self.state.abandoned.set()
         self.interrupt()
+
+    @property
+    def resolving(self) -> str:
+        """As in Route."""
+        return self._route.resolving
 
     def _transport(self, sock: Any, **options: Any) -> Transport:
         transport = Transport(ReadAhead(sock), **options)  # type: ignore[arg-type] # of which it uses these methods
@@ -264,3 +269,8 @@ class JumpLogin:
     def interrupt(self) -> None:
         """Wake whoever waits for the login."""
         self.login.interrupt()
+
+    @property
+    def resolving(self) -> str:
+        """As in Route."""
+        return self.login.resolving
