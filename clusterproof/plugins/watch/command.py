@@ -236,8 +236,9 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
         recording = Recording(Path(option.record), settings.sampling.every_s, view.message) if option.record else None
         before = state.resume(recording.earlier_changes(), time.time() - time.monotonic()) if recording else 0
     except OSError as problem:
-        where = problem.filename or option.record
-        raise Refused(f"--record {where}: {problem.strerror}; expected a writable folder of this user's") from None
+        where, is_another = problem.filename or option.record, isinstance(problem, BlockingIOError)
+        expected = "a folder of its own" if is_another else "a writable folder of this user's"
+        raise Refused(f"--record {where}: {problem.strerror}; expected {expected}") from None
     sinks = Sinks(cluster.name, state, view.message)
     controller = Controller(cluster, state, settings, recording, view.show, sinks, view.message)
     end = _job_monitor(option.job, cluster, controller, view) if option.job else None
