@@ -32,6 +32,7 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
+from clusterproof.plugins.case.own_files import is_own
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
@@ -90,8 +91,15 @@ def read_files(
     reader = Reader(folder, builder, clock_of(ended, offset_s))
     if ended is None:
         reader.date(files)
+    own: list[Path] = []
     for path in files:
-        reader.take(path, reader.text(path))
+        if is_own(path):
+            own.append(path)
+        else:
+            reader.take(path, reader.text(path))
+    if own:
+        names = listed(one_line(str(path.relative_to(folder))) for path in own)
+        builder.lack(f"other files of clusterproof's reports and recordings: {names}")
     if reader.of_run:
         builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
