@@ -91,11 +91,9 @@ def read_files(
     reader = Reader(folder, builder, clock_of(ended, offset_s))
     if ended is None:
         reader.date(files)
-    own: list[Path] = []
+    own = dict.fromkeys(filter(is_own, files))
     for path in files:
-        if is_own(path):
-            own.append(path)
-        else:
+        if path not in own:
             reader.take(path, reader.text(path))
     if own:
         names = listed(one_line(str(path.relative_to(folder))) for path in own)

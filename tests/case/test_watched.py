@@ -1,7 +1,8 @@
-"""What a watch reported of nodes is read next to a job's traces, with the time when it was reported."""
+"""What a watch reported of nodes is read next to a job's traces, with its time; and that one of them booted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from clusterproof.plugins.case.report import OF_RUN, paragraph, rows
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
-from clusterproof.plugins.watch.recording import CHANGES_FILE, append_changes
+from clusterproof.plugins.watch.recording import CHANGES_FILE, NodeRecording, append_changes
+from clusterproof.plugins.watch.updates import Hello, Tick
 from tests.case.files import BROKEN_GPU, case_of
 
 AT_8 = 1_772_352_000.0
@@ -75,6 +77,26 @@ def test_what_a_watch_reported_weeks_before_the_job_says_nothing_of_its_node(tmp
     case = case_of(tmp_path, {**REBOOTED, "rank_0.log": "2026-03-01 08:00:00,000 KeyError: 'image'\n"})
     assert case.advice.nodes["gpu003"] != "test"
     assert not [row for row in rows(case) if row.mark == OF_RUN]
+
+
+@pytest.mark.parametrize(
+    ("boots", "said"),
+    [(("b1", "b1"), []), (("b1", ""), []), (("b1", "b2"), [AT_8 - 10.0])],
+    ids=["a connection that broke", "a boot that is not known", "a boot"],
+)
+def test_a_node_that_booted_while_it_was_watched_is_said_to_have_from_when_it_was_heard_last(
+    tmp_path: Path, boots: Sequence[str], said: Sequence[float]
+) -> None:
+    """Its samples are the only trace of it: the lines of its kernel log went with the boot."""
+    recording = NodeRecording(tmp_path, "gpu003", 10.0)
+    for boot_id, at_s in zip(boots, (-20.0, 200.0), strict=True):
+        recording.learn(Hello(boot_id, AT_8 + at_s, 60.0), "the connection broke")
+        for more_s in (0.0, 10.0):
+            recording.write(Tick(AT_8 + at_s + more_s, 60.0 + more_s, (), (None,) * 15), AT_8 + at_s + more_s)
+    recording.close()
+    case = case_of(tmp_path, {name: text for name, text in REBOOTED.items() if name != "rank_3.log"})
+    assert [fact.when.begins for fact in case.collected.facts] == said
+    assert case.advice.nodes["gpu003"] == ("test" if said else "not known")
 
 
 @pytest.mark.parametrize("line", ["[]", "{", '{"kind": "opened"}', "[" * 100_000])
