@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
@@ -31,7 +30,7 @@ from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
-from clusterproof.plugins.watch.controller import Controller, WatchSettings
+from clusterproof.plugins.watch.controller import Controller, WatchSettings, stopped_by_signals
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address
 from clusterproof.plugins.watch.job import (
@@ -242,7 +241,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     sinks = Sinks(cluster.name, state, view.message)
     controller = Controller(cluster, state, settings, recording, view.show, sinks, view.message)
     end = _job_monitor(option.job, cluster, controller, view) if option.job else None
-    with _stopped_by_signals(controller):
+    with stopped_by_signals(controller):
         with view, sinks, end or nullcontext():
             _open(sinks, recording, option)
             view.message(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
@@ -287,14 +286,3 @@ def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: Scree
     end = JobMonitor(job, state, controller.stop, view.message, pod_hosts)
     controller.sinks.on_end(end.query_soon)
     return end
-
-
-@contextmanager
-def _stopped_by_signals(controller: Controller) -> Iterator[None]:
-    signals = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
