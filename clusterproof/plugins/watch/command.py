@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
+from clusterproof.plugins.watch import Change
 from clusterproof.plugins.watch.controller import Controller, WatchSettings, stopped_by_signals
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address
@@ -41,6 +42,7 @@ from clusterproof.plugins.watch.job import (
     job_query,
     keep_latest,
 )
+from clusterproof.plugins.watch.notify.outbox_file import with_delivered
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
@@ -233,7 +235,8 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     view = ScreenView(state, cluster.name) if sys.stdout.isatty() else LineView(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.sampling.every_s, view.message) if option.record else None
-        before = state.resume(recording.earlier_changes(), time.time() - time.monotonic()) if recording else 0
+        earlier = _earlier(recording, cluster.name) if recording else ()
+        before = state.resume(earlier, time.time() - time.monotonic())
     except OSError as problem:
         where, is_another = problem.filename or option.record, isinstance(problem, BlockingIOError)
         expected = "a folder of its own" if is_another else "a writable folder of this user's"
@@ -261,6 +264,11 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     verdicts = set(state.verdicts.values())
     is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown) or any(state.incomplete.values())
     return EXIT_FAILED if Verdict.FAIL in verdicts else EXIT_INCOMPLETE if is_incomplete else 0
+
+
+def _earlier(recording: Recording, cluster: str) -> Iterable[Change]:
+    """What the watch that this one resumes has reported. Raises OSError."""
+    return with_delivered(recording.earlier_changes(), recording.folder, cluster)
 
 
 def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace) -> None:
