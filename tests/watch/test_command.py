@@ -64,6 +64,22 @@ def test_what_cannot_be_watched_is_one_line(words: list[str], said: str, capsys:
     assert error.count("\n") == 1
 
 
+def test_an_empty_word_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="4"):
+        main(["watch", "local", ""])
+    said = "clusterproof watch: unrecognized arguments: ''; clusterproof watch --help lists what there is\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_file_of_options_may_have_blank_lines_and_comments(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "watch.args"
+    file.write_text("# who is told\nlocal\n\n  --every=soon \r\n", encoding="utf-8")
+    assert main(["watch", f"@{file}"]) == 4
+    assert capsys.readouterr().err.startswith("clusterproof watch: --every is 'soon'; expected")
+
+
 def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert all(bool(kind.sessions) is not bool(kind.why_no_sessions) for kind in CONNECTIONS.values())
     assert "stream nothing" in CONNECTIONS["ssm"].why_no_sessions
