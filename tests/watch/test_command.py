@@ -100,8 +100,9 @@ def in_its_terminal() -> None:
 def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     record = tmp_path / "kept"
     command = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--record", str(record)]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(command, cwd=ROOT, text=True, preexec_fn=without_nohup, **streams)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=without_nohup
+    )
     deadline = time.monotonic() + TIMEOUT_S
     while not list(record.glob(f"*{SUFFIX}")):
         assert process.poll() is None
@@ -127,8 +128,15 @@ def test_a_terminal_that_closes_ends_it_in_good_order(tmp_path: Path) -> None:
     metrics, errors = tmp_path / "watch.prom", tmp_path / "errors"
     command = [sys.executable, "-c", MAIN, "watch", "local", "--every", "1", "--textfile", str(metrics)]
     with errors.open("wb") as file:
-        streams = {"stdin": terminal, "stdout": terminal, "stderr": file}
-        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, preexec_fn=in_its_terminal, **streams)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=file,
+            start_new_session=True,
+            preexec_fn=in_its_terminal,
+        )
     os.close(terminal)
     deadline, shown = time.monotonic() + TIMEOUT_S, b""
     while b"all asked once" not in shown:

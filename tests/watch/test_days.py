@@ -115,8 +115,10 @@ def test_evidence_without_gpus_is_evaluated_and_watched_too() -> None:
     assert made.said == []
 
 
-GPU_BY_INDEX = [{"nvml": {"gpus": [{"index": index, "uuid": "GPU-1"}]}} for index in ([], {}, None, "0", True)]
-LOG_OF_LINES = [{"kernel_log": {"lines": lines}} for lines in (1, {}, [1] * 3_000, [[]] * 3_000, [[1.0, 2]] * 3_000)]
+INDICES: tuple[object, ...] = ([], {}, None, "0", True)
+LINES: tuple[object, ...] = (1, {}, [1] * 3_000, [[]] * 3_000, [[1.0, 2]] * 3_000)
+GPU_BY_INDEX = [{"nvml": {"gpus": [{"index": index, "uuid": "GPU-1"}]}} for index in INDICES]
+LOG_OF_LINES = [{"kernel_log": {"lines": lines}} for lines in LINES]
 
 
 @pytest.mark.parametrize("reported", [*GPU_BY_INDEX, *LOG_OF_LINES])

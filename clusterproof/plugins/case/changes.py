@@ -46,11 +46,11 @@ def read_file(path: Path, root: Path, name: str, builder: CaseBuilder, budget: B
 
 def read(text: Iterable[str], source: str) -> Iterator[Fact]:
     """The hardware failures of nodes, each when it was first reported as one; a line that holds none is skipped."""
-    failed: set[tuple[Any, ...]] = set()
+    failed: set[tuple[str, str, str]] = set()
     for number, line in enumerate(text, 1):
         try:
             change = json.loads(line)
-            key = tuple(str(change[name]) for name in ("node", "device", "rule"))
+            key = (str(change["node"]), str(change["device"]), str(change["rule"]))
             if change["kind"] == CLOSED:
                 failed.discard(key)
             elif change["verdict"] == FAILED and key not in failed:
