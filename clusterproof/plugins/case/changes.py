@@ -16,7 +16,6 @@ from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.evaluation.all_checks import all_checks
-from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import real
 
 KEYS = {"time", "kind", "node", "device", "rule", "verdict", "message"}
@@ -56,12 +55,12 @@ def read(text: Iterable[str], source: str) -> Iterator[Fact]:
             elif change["verdict"] == FAILED and key not in failed:
                 failed.add(key)
                 yield from _facts(change, *key, f"{source}:{number}")
-        except (RunError, ArithmeticError, ValueError, TypeError, LookupError, RecursionError):
+        except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError):
             continue  # truncated, or of another version
 
 
 def _facts(change: dict[str, Any], node: str, device: str, rule: str, source: str) -> Iterator[Fact]:
-    """The failure, if it is one of hardware. Raises RunError for one without a time."""
+    """The failure, if it is one of hardware. Raises ValueError for one without a time."""
     check = all_checks().get(rule)
     if not label(node) or check is None or check.route.action not in HARDWARE_ACTIONS:
         return
