@@ -17,9 +17,11 @@ from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
+from clusterproof.plugins.case.own_files import REPORT
 from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.reports.run_folder import RUN_FILES
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of, written
 from tests.training_run.recorded import dump
 
@@ -101,6 +103,22 @@ def test_results_are_read_whole_however_long_they_are(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**RECORD, "results.jsonl": results})
     assert [fact.node for fact in case.collected.facts] == ["gpu002"]
     assert not any("MiB" in gap for gap in case.collected.missing)
+
+
+def test_a_report_of_the_suite_is_no_output_of_the_job(tmp_path: Path) -> None:
+    """Its summary quotes what nodes said, and would hide that there is no output."""
+    assert {*REPORT} == {*RUN_FILES}
+    report = {f"report/{name}": "RuntimeError: CUDA error: unspecified launch failure\n" for name in REPORT}
+    results = {"report/results.jsonl": lines({**PASSED, "node": "gpu001"})}
+    recording = {"cluster.json": "{}", "nodes/gpu001.json": "{}", "outbox-1.jsonl": "{}"}
+    case = case_of(tmp_path, {**report, **results, **recording})
+    assert case.collected.events == ()
+    assert "no output of the job" in case.collected.missing
+    (own,) = [gap for gap in case.collected.missing if "clusterproof's reports" in gap]
+    assert own.startswith("other files of clusterproof's reports and recordings: cluster.json, outbox-1.jsonl, nodes/")
+    assert not any("form is not known" in gap for gap in case.collected.missing)
+    alone = case_of(tmp_path / "job", {"summary.txt": report["report/summary.txt"]})
+    assert alone.collected.read == ("1 file of output",)
 
 
 def test_a_jobs_words_do_not_say_of_which_year_a_log_is(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from clusterproof.plugins.core.evidence import load
 from clusterproof.reports.results import read_results
 from tests.builders.recordings import node, unreached
 from tests.builders.runs import ALONE_OR_NOT, LIGHT, ROOT, Runs, saying
+from tests.suite.reporters.bundles import contents
 
 
 def names_in(folder: Path) -> set[str]:
@@ -97,6 +100,20 @@ def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pyt
         assert "operators-laptop" not in text
         assert "ci7.example.com" not in text
     assert 'hostname="redacted"' in junit
+
+
+def test_a_kernel_and_plugins_of_this_machines_own_are_not_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUILD_URL", "https://ci7.example.com/job")
+    monkeypatch.setattr("platform.release", lambda: "6.8.0-acme7")
+    monkeypatch.setattr("platform.platform", lambda *_: "Linux-6.8.0-acme7-x86_64")
+    runs.checks(test_it=LIGHT)
+    run = runs.over([saying("gpu001", "pass")], "--redact", "-v", "--html=page.html", "--bundle=b.tar.zst")
+    about = json.loads(contents(runs.folder / "b.tar.zst")["bundle.json"])
+    assert about["versions"]["system"].startswith("Linux 6.8.0-")
+    for text in (run.stdout.str(), (runs.folder / "page.html").read_text(encoding="utf-8"), json.dumps(about)):
+        assert "acme7" not in text
+        assert "ci7.example.com" not in text
+        assert sys.executable not in text
 
 
 def test_this_machine_as_the_cluster_is_not_named_either(runs: Runs) -> None:

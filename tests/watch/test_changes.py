@@ -11,6 +11,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
+from clusterproof.plugins.watch.own_health import SOURCE
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, append_changes, read_changes
 from tests.testbed.needs import needs_root
 from tests.watch.days import NODE, Day
@@ -152,6 +153,18 @@ def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> Non
     flapped = ["opened", "closed", "opened", "closed", "flapping"]
     assert day.of("watch.silent") == [*flapped, "opened", "closed"]
     assert [happened.message for happened in day.said][-1].startswith("no sample for 86400 s")
+
+
+def test_what_a_check_of_an_earlier_version_found_is_over_once_the_node_is_checked_without_it() -> None:
+    """Nothing else would ever close it, and a receiver would be reminded of it for good."""
+    found, own = (
+        Change(ChangeKind.OPENED, Key(NODE, "", rule), Verdict.FAIL, "", 0.0) for rule in ("host.gone", SOURCE)
+    )
+    day = Day(before=(found, own))
+    assert day.of(found.key.rule) == []
+    day.visit()
+    assert day.of(found.key.rule) == ["closed"]
+    assert list(day.watch.states.open) == [own.key]
 
 
 def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -62,16 +64,45 @@ def test_what_cannot_be_watched_is_one_line(words: list[str], said: str, capsys:
     assert error.count("\n") == 1
 
 
+def test_an_empty_word_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="4"):
+        main(["watch", "local", ""])
+    said = "clusterproof watch: unrecognized arguments: ''; clusterproof watch --help lists what there is\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_file_of_options_may_have_blank_lines_and_comments(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "watch.args"
+    file.write_text("# who is told\nlocal\n\n  --every=soon \r\n", encoding="utf-8")
+    assert main(["watch", f"@{file}"]) == 4
+    assert capsys.readouterr().err.startswith("clusterproof watch: --every is 'soon'; expected")
+
+
 def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert all(bool(kind.sessions) is not bool(kind.why_no_sessions) for kind in CONNECTIONS.values())
     assert "stream nothing" in CONNECTIONS["ssm"].why_no_sessions
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def without_nohup() -> None:
+    """These tests may run under it, which a watch respects."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def in_its_terminal() -> None:
+    """A process whose terminal is its standard input."""
+    without_nohup()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     record = tmp_path / "kept"
     command = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--record", str(record)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=without_nohup
+    )
     deadline = time.monotonic() + TIMEOUT_S
     while not list(record.glob(f"*{SUFFIX}")):
         assert process.poll() is None
@@ -90,6 +121,30 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
         time.sleep(0.1)
     assert Path(record / "cluster.json").is_file()
     assert [path for path in (record, *record.rglob("*")) if path.stat().st_mode & 0o077] == []
+
+
+def test_a_terminal_that_closes_ends_it_in_good_order(tmp_path: Path) -> None:
+    leader, terminal = os.openpty()
+    metrics, errors = tmp_path / "watch.prom", tmp_path / "errors"
+    command = [sys.executable, "-c", MAIN, "watch", "local", "--every", "1", "--textfile", str(metrics)]
+    with errors.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=file,
+            start_new_session=True,
+            preexec_fn=in_its_terminal,
+        )
+    os.close(terminal)
+    deadline, shown = time.monotonic() + TIMEOUT_S, b""
+    while b"all asked once" not in shown:
+        assert time.monotonic() < deadline
+        shown += os.read(leader, 1 << 16)
+    os.close(leader)
+    assert process.wait(TIMEOUT_S) in (0, 1, 10), errors.read_text()
+    assert 'clusterproof_watch_up{cluster="local"} 0.0' in metrics.read_text()
 
 
 def test_a_span_ends_it_by_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch.own_health import CLOCK, REBOOT
-from tests.watch.days import BRAKE, EVERY_S, FAULTS, NODE, Day, Fault, evidence, healthy, lasting, slowed
+from tests.watch.days import BRAKE, EVERY_S, FAULTS, LOST, NODE, Day, Fault, evidence, healthy, lasting, slowed
 
 pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
@@ -113,6 +113,21 @@ def test_evidence_without_gpus_is_evaluated_and_watched_too() -> None:
     made = Day()
     made.said += made.watch.evidence({NODE: evidence()}, 1.0)
     assert made.said == []
+
+
+INDICES: tuple[object, ...] = ([], {}, None, "0", True)
+LINES: tuple[object, ...] = (1, {}, [1] * 3_000, [[]] * 3_000, [[1.0, 2]] * 3_000)
+GPU_BY_INDEX = [{"nvml": {"gpus": [{"index": index, "uuid": "GPU-1"}]}} for index in INDICES]
+LOG_OF_LINES = [{"kernel_log": {"lines": lines}} for lines in LINES]
+
+
+@pytest.mark.parametrize("reported", [*GPU_BY_INDEX, *LOG_OF_LINES])
+def test_nothing_that_a_node_reports_ends_the_watch_of_others(reported: dict[str, dict[str, object]]) -> None:
+    day = Day()
+    day.visit(**reported)
+    day.tick({0: {"lost": LOST}, 1: {"lost": LOST}})
+    day.log("NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', GPU has fallen off the bus.")
+    assert day.watch.samples == 1
 
 
 def test_a_slowdown_is_not_over_while_nothing_is_known_of_it(day: Day) -> None:

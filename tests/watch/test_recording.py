@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats.watch_samples import read_samples
@@ -153,6 +154,19 @@ def test_a_watch_that_ends_while_the_disk_is_full_does_not_say_that_it_records_a
     made.guard(full, 100.0)
     made.close(110.0)
     assert said == [f"nothing is recorded under {tmp_path}: No space left on device; watching goes on"]
+
+
+def test_a_folder_in_which_a_watch_records_is_no_other_watchs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each would replace the other's outbox, and record as reported what only the other has to deliver."""
+    first, folder = Recording(tmp_path, 10.0, print), str(tmp_path)
+    first.earlier_changes()
+    assert main(["watch", "local", "--record", folder]) == 4
+    said = f"clusterproof watch: --record {folder}: another watch records there; expected a folder of its own\n"
+    assert capsys.readouterr().err == said
+    first.close(0.0)
+    Recording(tmp_path, 10.0, print).earlier_changes()
 
 
 def test_changes_for_which_there_was_no_room_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

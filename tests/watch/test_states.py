@@ -117,6 +117,14 @@ def test_what_flapped_is_said_to_be_over_however_often_the_watch_begins_again() 
     assert every == [[], [], [(5, "closed")], [(5, "closed")]]
 
 
+def test_what_opened_by_a_clock_that_was_set_back_since_flaps_no_longer_than_an_hour() -> None:
+    states, key = States(), Key("gpu001", DEVICE, RULE)
+    kinds = (ChangeKind.OPENED, ChangeKind.CLOSED) * 2
+    states.resume([Change(kind, key, Verdict.CONCERN, "slow", 9_000_000.0) for kind in kinds], 0.0)
+    once = "xxx......"
+    assert [kind for _, kind in ticks(states, once, began=10_000.0)] == ["opened", "closed"]
+
+
 def test_what_flapped_and_was_not_evaluated_since_the_watch_began_again_is_neither_open_nor_over() -> None:
     assert resumed(-9_000.0).settle(9_000.0) == []
 
@@ -171,6 +179,16 @@ def test_that_a_node_has_more_findings_than_are_said_is_said(monkeypatch: pytest
         later.events("gpu001", RULES, {}, 10_000.0)
         assert [(change.key.rule, change.kind) for change in later.settle(10_000.0)] == [(TOO_MANY, ChangeKind.CLOSED)]
         assert later.settle(10_001.0) == []
+
+
+def test_what_is_open_stays_known_however_much_was_open_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN", 10)
+    states, kinds = States(), (ChangeKind.OPENED, ChangeKind.CLOSED)
+    keys = [Key("gpu001", f"GPU 1, Xid {at}", RULE) for at in range(30)]
+    over = [Change(kind, key, Verdict.FAIL, "slow", -9_000.0) for key in keys for kind in kinds]
+    states.resume([*over, Change(ChangeKind.OPENED, Key("gpu001", DEVICE, RULE), Verdict.FAIL, "slow", -60.0)], 0.0)
+    assert list(states.open) == [Key("gpu001", DEVICE, RULE)]
+    assert states.events("gpu001", RULES, {(DEVICE, RULE): WORSE}, 10.0) == []
 
 
 def test_what_was_over_long_ago_is_forgotten() -> None:

@@ -91,7 +91,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     """The consequences of a verdict."""
     to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
     suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
-    failed = (fact.node for fact in case.facts if fact.is_of_run or fails_node(fact, case))
+    failed = (fact.node for fact in case.facts if fails_node(fact, case))
     to_test = tuple(dict.fromkeys((*suspects, *(node for node in failed if node not in to_drain))))
     nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
     read = [node for node in case.nodes_with_log if node not in case.nodes_in_part]
@@ -109,7 +109,7 @@ def _nodes_with_evidence(case: Collected) -> frozenset[str]:
     """The nodes against which there is more than the job's own output: their own evidence, Slurm or Kubernetes."""
     reported = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
     of_end = (fact for fact in relevant(dated(case), case) if fact.cause not in (CODE, RESOURCES))
-    failed = (fact for fact in case.facts if fact.is_of_run or fails_node(fact, case))
+    failed = (fact for fact in case.facts if fails_node(fact, case))
     return frozenset((*(fact.node for fact in (*of_end, *failed)), *reported))
 
 

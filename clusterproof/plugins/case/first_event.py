@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from clusterproof.plugins.case import Collected, Event
+from clusterproof.plugins.case import Collected, Event, Fact
 from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
@@ -157,12 +157,17 @@ def why_unknown(case: Collected) -> str:
             return "all that was read is of one process, which says it where others end and for other reasons"
         subject = "why the first ended" if case.leads else "who ended first"
         return f"all that was read is the end of others; nothing says {subject}"
-    known = [fact for fact in case.facts if is_of_late(fact, case) and not fact.is_of_run]
+    known = [fact for fact in case.facts if is_of_late(fact, case) and not _is_of_unknown_time(fact)]
     broken = next((fact for fact in known if is_broken_since(fact, case)), known[0] if known else None)
     if broken:
         when = "at a time that is not known" if broken.when.begins is None else f"at {utc_text(broken.when.begins)}"
         return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"
-    checked = dict.fromkeys(fact.node for fact in case.facts if fact.is_of_run and fact.is_strong)
+    checked = dict.fromkeys(fact.node for fact in case.facts if _is_of_unknown_time(fact) and fact.is_strong)
     if checked:
         return f"the job says nothing of its end; checks failed on {listed(checked)}, at a time that is not known"
     return "nothing that was read is a known sign, which does not mean that all was well"
+
+
+def _is_of_unknown_time(fact: Fact) -> bool:
+    """Whether a run found it, which does not say when."""
+    return fact.is_of_run and fact.when.begins is None

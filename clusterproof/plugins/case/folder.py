@@ -16,6 +16,7 @@ from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import (
     CaseError,
     Collected,
+    changes,
     log_file,
     nccl_ras,
     node_log,
@@ -31,6 +32,7 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
+from clusterproof.plugins.case.own_files import is_own
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
@@ -89,8 +91,13 @@ def read_files(
     reader = Reader(folder, builder, clock_of(ended, offset_s))
     if ended is None:
         reader.date(files)
+    own = dict.fromkeys(filter(is_own, files))
     for path in files:
-        reader.take(path, reader.text(path))
+        if path not in own:
+            reader.take(path, reader.text(path))
+    if own:
+        names = listed(one_line(str(path.relative_to(folder))) for path in own)
+        builder.lack(f"other files of clusterproof's reports and recordings: {names}")
     if reader.of_run:
         builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
@@ -169,7 +176,7 @@ class Reader:
         """Read a file by its format."""
         name = one_line(str(path.relative_to(self.folder)))
         is_recording = bool(watched.node_of(path))
-        if self.is_cut and not (is_recording or results.is_of(text or "")):  # those are read whole
+        if self.is_cut and not (is_recording or _is_of_suite(text or "")):  # those are read whole
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
             self.builder.lack(f"{name}: all between {kept_parts}")
         if is_recording:
@@ -228,7 +235,7 @@ class Reader:
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read evidence against a node; returns whether the file is such. Only files no other user can write."""
         is_log = bool(KERNEL_LOG.search(path.name))
-        if not is_log and not results.is_of(text):
+        if not is_log and not _is_of_suite(text):
             return False
         if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
             return False  # from a job that trains kernels
@@ -237,7 +244,8 @@ class Reader:
         elif is_log:
             log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut)
         else:
-            results.read_file(path, self.folder, name, self.builder, self.budget)
+            read = results.read_file if results.is_of(text) else changes.read_file
+            read(path, self.folder, name, self.builder, self.budget)
         return True
 
     def take_output(self, path: Path, text: str) -> None:
@@ -268,6 +276,11 @@ class Reader:
             if (rank := rank_of(file)) is not None:
                 self.builder.dumps_not_read.add(rank)
             self.builder.lack(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
+
+
+def _is_of_suite(text: str) -> bool:
+    """Whether the suite wrote it about nodes."""
+    return results.is_of(text) or changes.is_of(text)
 
 
 def _rank(name: str) -> int | None:

@@ -69,9 +69,12 @@ def _is_later(when: Span, within: Span) -> bool:
 
 
 def confirms(fact: Fact, case: Collected, rank: int | None = None) -> bool:
-    """Whether a rank of that node, or this rank, reports right afterwards what a broken GPU causes."""
+    """Whether a rank of that node, or this rank, reports right afterwards what a broken GPU causes.
+
+    When a check ran is not when that which it found happened.
+    """
     begins = fact.when.begins
-    if begins is None or fact.cause != HARDWARE or not fact.is_strong:
+    if begins is None or fact.cause != HARDWARE or not fact.is_strong or fact.is_of_run:
         return False
     return any(
         event.node == fact.node

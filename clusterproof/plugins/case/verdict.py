@@ -124,7 +124,7 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
     if len(nodes) > 1:
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
-    is_sure = bool(events) and first.is_strong and is_alone
+    is_sure = bool(events) and first.is_strong and is_alone and not first.is_of_run
     weight = CRASH_PRIOR if first.cause == CODE else worth.established if is_sure else worth.supported
     standing = ESTABLISHED if is_sure else SUPPORTED
     device = f" (device {first.device})" if first.device else ""

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from clusterproof.plugins.case import label, one_line
 from clusterproof.plugins.case.assembled import CaseBuilder
-from clusterproof.plugins.case.node_log import facts_of
+from clusterproof.plugins.case.node_log import booted, facts_of
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
 from clusterproof.plugins.training_run import RunError
@@ -33,22 +33,27 @@ def read(file: RunFile, name: str, builder: CaseBuilder, doubt: str) -> None:
     try:
         if doubt:
             raise RunError(f"no evidence against a node, as it {doubt}")
-        node, of_boots, is_cut = _recorded(file)
+        node, of_boots, boots, is_cut = _recorded(file)
     except RunError as wrong:
         builder.lack(one_line(f"{name}: {str(wrong).removeprefix(f'{file}:').strip()}", 400))
         return
     for lines in of_boots:
         builder.facts.extend(facts_of(facts.parse(lines), node, name))
+    builder.facts.extend(booted(node, seconds, name) for seconds in boots)
     builder.nodes_watched[node] = None
     builder.count("recording of a watch")
     if is_cut:
         builder.lack(f"{name}: lines of it that are cut")
 
 
-def _recorded(file: RunFile) -> tuple[str, Collection[list[facts.Line]], bool]:
-    """The node, the kernel's lines of each boot by the node's own clock, and whether lines are cut. Raises RunError."""
+def _recorded(file: RunFile) -> tuple[str, Collection[list[facts.Line]], list[float], bool]:
+    """The node, the kernel's lines of each boot by the node's own clock, when it was last heard before it booted, and
+    whether lines are cut. Raises RunError.
+    """
     lines, header, is_cut = Lines(file), None, False
     of_boots: dict[str, list[facts.Line]] = {}
+    boots: list[float] = []
+    heard: float | None = None  # before what is missing
     for line in lines:
         if not line.startswith("{"):
             continue  # samples, which need not be decoded
@@ -58,12 +63,17 @@ def _recorded(file: RunFile) -> tuple[str, Collection[list[facts.Line]], bool]:
             is_cut = True
             continue
         if HEADER in entry:
-            header = _same_node(header, header_of(entry, lines.where), lines.where)
+            before, header = header, _same_node(header, header_of(entry, lines.where), lines.where)
+            if before and len({before.boot_id, header.boot_id} - {""}) > 1:
+                boots.append(header.began if heard is None else heard)
+            heard = None
+        elif isinstance(gap := entry.get("gap"), dict):
+            heard = real(gap.get("from"), "from", lines.where)
         elif header and isinstance(event := entry.get("event"), dict) and event.get("source") == KERNEL_LOG:
             of_boots.setdefault(header.boot_id, []).append(_line(event, header, lines.where))
     if header is None:
         raise RunError(f"{file}: it has no header; expected a recording of clusterproof watch")
-    return label(header.node), of_boots.values(), is_cut
+    return label(header.node), of_boots.values(), boots, is_cut
 
 
 def _same_node(known: Header | None, header: Header, where: str) -> Header:

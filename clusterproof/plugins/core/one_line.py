@@ -25,13 +25,19 @@ class OneLineParser(argparse.ArgumentParser):
                 self.error(f"{action.option_strings[-1]} is empty")
         return options, further
 
+    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
+        """A line of a file of options: one option, unless it is blank or a comment."""
+        option = arg_line.strip()
+        return [option] if option and not option.startswith("#") else []
+
     def error(self, message: str) -> NoReturn:
         """Exit with the mistake, what was probably meant, and where the options are listed."""
-        unknown = message.removeprefix(_UNKNOWN).split()[0] if message.startswith(_UNKNOWN) else ""
+        message = f"{message}''" if message == _UNKNOWN else message  # an empty word
+        unknown = message.removeprefix(_UNKNOWN).partition(" ")[0] if message.startswith(_UNKNOWN) else ""
         self.exit(2, f"{self.prog}: {message}{self._meant(unknown)}; {self.prog} --help lists what there is\n")
 
     def _meant(self, word: str) -> str:
         if word.startswith("-"):
             return nearest(word.partition("=")[0], self._option_string_actions)
-        named = bool(word) and "--cluster" in self._option_string_actions
+        named = word.strip("'") and "--cluster" in self._option_string_actions
         return f" (did you mean --cluster {word}?)" if named else ""

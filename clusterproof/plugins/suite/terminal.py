@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
 
 MAX_NODES = 300  # characters of a nodeset
-_FOLDERS = ("rootdir:", "configfile:", "testpaths:", "cachedir:")
 
 
 def cluster_lines(shown: Cluster) -> Iterator[str]:
@@ -56,18 +55,33 @@ def capture_lines(captured: Sequence[Understood], redaction: Redaction | None) -
     return not_understood(captured, is_redacted=redaction is not None)
 
 
+_OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
+
+
 class RedactedHeader:
-    """Hides this machine's paths in a redacted run."""
+    """Hides what pytest says of this machine in a redacted run."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        """Remove the path of Python, which pytest prints with `-v` and passes to no hook."""
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            return (yield)
+        write_line, path = reporter.write_line, f" -- {sys.executable}"
+        reporter.write_line = lambda line, **markup: write_line(line.removesuffix(path), **markup)
+        try:
+            return (yield)
+        finally:
+            del reporter.write_line
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
-        """Remove the lines of pytest's header that name folders."""
+        """Remove the lines of pytest's header that name folders, plugins, and where the run was started."""
         header = yield
         lines = (line for entry in header for line in ([entry] if isinstance(entry, str) else entry))
-        return [line for line in lines if not line.startswith(_FOLDERS)]
+        return [line for line in lines if not line.startswith(_OF_PYTEST)]
 
 
-_OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
 _NUMBER = re.compile(r"^\d+")
 _NOT_COUNTED = ("deselected", "warning", "no tests ran")  # deselected tests, library warnings, pytest's own messages
 

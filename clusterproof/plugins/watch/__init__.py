@@ -116,7 +116,7 @@ class States:
         """Continue from the changes of an earlier watch, in its order, with times of this one's clock."""
         said_at: dict[Key, float] = {}
         for change in changes:
-            said_at[change.key] = min(change.time_s, now)
+            at = said_at[change.key] = min(change.time_s, now)  # later, if a clock was set back since
             state = (
                 None if change.kind is ChangeKind.HAPPENED else self._state(change.key, RuleResult(change.verdict, ""))
             )
@@ -129,16 +129,16 @@ class States:
                 state.result = RuleResult(change.verdict, change.message, change.findings)
                 state.most_findings = change.findings
                 if change.kind is not ChangeKind.WORSE:
-                    state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
+                    state.opened_at = [*state.opened_at, at][-self._timing.flaps_times - 1 :]
+            else:
+                self._drop(change.key, state, now)  # at once: there is room for a node's open ones
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
         self._full = {key.node for key in self.open if key.rule == TOO_MANY}
-        for states in list(self._of.values()):
-            for key, state in list(states.items()):
+        for states in self._of.values():
+            for key, state in states.items():
                 state.is_evaluated = False
                 if state.is_flapping:  # when it opened since then was not reported
                     state.opened_at = [said_at.get(key, now)] * (self._timing.flaps_times + 1)
-                if not state.is_open:
-                    self._drop(key, state, now)
 
     def events(
         self,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
@@ -31,7 +30,8 @@ from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
-from clusterproof.plugins.watch.controller import Controller, WatchSettings
+from clusterproof.plugins.watch import Change
+from clusterproof.plugins.watch.controller import Controller, WatchSettings, stopped_by_signals
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address
 from clusterproof.plugins.watch.job import (
@@ -42,6 +42,7 @@ from clusterproof.plugins.watch.job import (
     job_query,
     keep_latest,
 )
+from clusterproof.plugins.watch.notify.outbox_file import with_delivered
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
@@ -234,14 +235,16 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     view = ScreenView(state, cluster.name) if sys.stdout.isatty() else LineView(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.sampling.every_s, view.message) if option.record else None
-        before = state.resume(recording.earlier_changes(), time.time() - time.monotonic()) if recording else 0
+        earlier = _earlier(recording, cluster.name) if recording else ()
+        before = state.resume(earlier, time.time() - time.monotonic())
     except OSError as problem:
-        where = problem.filename or option.record
-        raise Refused(f"--record {where}: {problem.strerror}; expected a writable folder of this user's") from None
+        where, is_another = problem.filename or option.record, isinstance(problem, BlockingIOError)
+        expected = "a folder of its own" if is_another else "a writable folder of this user's"
+        raise Refused(f"--record {where}: {problem.strerror}; expected {expected}") from None
     sinks = Sinks(cluster.name, state, view.message)
     controller = Controller(cluster, state, settings, recording, view.show, sinks, view.message)
     end = _job_monitor(option.job, cluster, controller, view) if option.job else None
-    with _stopped_by_signals(controller):
+    with stopped_by_signals(controller):
         with view, sinks, end or nullcontext():
             _open(sinks, recording, option)
             view.message(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
@@ -261,6 +264,11 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     verdicts = set(state.verdicts.values())
     is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown) or any(state.incomplete.values())
     return EXIT_FAILED if Verdict.FAIL in verdicts else EXIT_INCOMPLETE if is_incomplete else 0
+
+
+def _earlier(recording: Recording, cluster: str) -> Iterable[Change]:
+    """What the watch that this one resumes has reported. Raises OSError."""
+    return with_delivered(recording.earlier_changes(), recording.folder, cluster)
 
 
 def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace) -> None:
@@ -286,14 +294,3 @@ def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: Scree
     end = JobMonitor(job, state, controller.stop, view.message, pod_hosts)
     controller.sinks.on_end(end.query_soon)
     return end
-
-
-@contextmanager
-def _stopped_by_signals(controller: Controller) -> Iterator[None]:
-    signals = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

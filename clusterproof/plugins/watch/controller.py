@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -230,6 +231,19 @@ class Controller:
             session.join(max(0.0, until - time.monotonic()))
         if self.recording:
             self.recording.close(time.monotonic())
+
+
+@contextmanager
+def stopped_by_signals(controller: Controller) -> Iterator[None]:
+    """Stop the watch on these signals: what waits for receivers is sent once more, and files say that it has ended."""
+    is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # ignored, as under nohup
+    signals = (signal.SIGINT, signal.SIGTERM, *([] if is_kept else [signal.SIGHUP]))
+    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def release_memory() -> None:

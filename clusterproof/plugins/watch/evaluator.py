@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -54,6 +54,11 @@ class Evaluator:
         names = [target.name for target in self.cluster.targets]
         evidence_by_node = {name: kept[name].evidence if name in kept else NodeEvidence(name) for name in names}
         return {**nodes(self.cluster, evidence_by_node, OCCASION, self.policy), **kept}
+
+    @property
+    def checks(self) -> Collection[str]:
+        """The checks that a visit evaluates, by id."""
+        return self._checks.keys()
 
     @property
     def collectors(self) -> frozenset[str]:

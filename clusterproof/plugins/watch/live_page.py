@@ -16,16 +16,10 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.watch import TOO_MANY, Key, RuleResult
+from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator, evaluated
-from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
+from clusterproof.plugins.watch.own_health import SAMPLED_RULES
 
-SAMPLED_RULES = {  # the watch's own rules whose findings stay open, and their subjects
-    SILENT: "Samples of the node",
-    SOURCE: "Sources that samples are read from",
-    NO_LOG: "Kernel log of the node",
-    TOO_MANY: "Number of findings of the node",
-}
 HEADERS = [
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-cache"),

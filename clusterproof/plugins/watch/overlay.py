@@ -52,9 +52,10 @@ class PendingUpdates:
 def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence:
     """The evidence with more kernel log lines."""
     log, lines = _value(evidence, LOG), list(lines)
-    if log is None or not lines:
+    before = (log or {}).get("lines") or []
+    if log is None or not isinstance(before, list) or not lines:
         return evidence
-    known = list(log.get("lines") or [])
+    known = before.copy()
     cursor = log.get("cursor")
     for line in lines:
         known.append([line.seconds, line.text, *further(line.left_out, line.level)])
@@ -62,18 +63,23 @@ def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence
     return _with(evidence, LOG, {**log, "lines": _latest(known), "cursor": cursor})
 
 
-def _latest(lines: list[list[Any]]) -> list[list[Any]]:
+def _latest(lines: list[Any]) -> list[Any]:
     """The last lines, limited for those of processes and for the rest separately."""
     if len(lines) <= MAX_LINES:
         return lines
     left = {True: MAX_LINES_OF_PROCESSES, False: MAX_LINES}
-    latest: list[list[Any]] = []
+    latest: list[Any] = []
     for line in reversed(lines):
-        is_of_process = class_of(line[1]) == PROCESSES
+        is_of_process = class_of(_text(line)) == PROCESSES
         if left[is_of_process] > 0:
             left[is_of_process] -= 1
             latest.append(line)
     return latest[::-1]
+
+
+def _text(line: Any) -> str:
+    """The text of a line that a node reported; empty if it is none."""
+    return line[1] if isinstance(line, list) and len(line) > 1 and isinstance(line[1], str) else ""
 
 
 def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
@@ -81,14 +87,17 @@ def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
     known = _value(evidence, NVML)
     if known is None or not isinstance(known.get("gpus"), list):
         return evidence
-    gpus = [
-        {**gpu, **facts[gpu["index"]]} if isinstance(gpu, dict) and gpu.get("index") in facts else gpu
-        for gpu in known["gpus"]
-    ]
+    gpus = [{**gpu, **facts.get(_index(gpu), {})} if isinstance(gpu, dict) else gpu for gpu in known["gpus"]]
     for gpu in gpus:
         if isinstance(gpu, dict) and gpu.get("slowdown", ()) is None:
             del gpu["slowdown"]
     return evidence if gpus == known["gpus"] else _with(evidence, NVML, {**known, "gpus": gpus})
+
+
+def _index(gpu: Mapping[str, Any]) -> int:
+    """The index that a node reports of a GPU; -1 if it is none."""
+    index = gpu.get("index")
+    return index if type(index) is int else -1
 
 
 def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, Any]]) -> NodeEvidence:

@@ -10,10 +10,16 @@ from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_cl
 from clusterproof.plugins.core.message import listed, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import RuleResult
+from clusterproof.plugins.watch import TOO_MANY, RuleResult
 from clusterproof.plugins.watch.updates import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
+SAMPLED_RULES = {  # the watch's own rules whose findings stay open, and their subjects
+    SILENT: "Samples of the node",
+    SOURCE: "Sources that samples are read from",
+    NO_LOG: "Kernel log of the node",
+    TOO_MANY: "Number of findings of the node",
+}
 REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # GPU facts
 THROTTLED = frozenset({REASONS, SLOWDOWN})
 TICK_RULES = frozenset({SOURCE})

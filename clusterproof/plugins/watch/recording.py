@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.opened import append, appendable
+from clusterproof.plugins.core.opened import DISK_FULL, append, appendable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import recording_file
 from clusterproof.plugins.training_run.sample_columns import (
@@ -184,6 +185,7 @@ class Recording:
         self._problem = ""
         self._owed: deque[Callable[[], object]] = deque(maxlen=MAX_OWED)
         self._dropped = 0  # of them, the oldest
+        self._held: FileIO | None = None
 
     @property
     def is_failing(self) -> bool:
@@ -201,9 +203,20 @@ class Recording:
             recording.forget(self._problem)
 
     def earlier_changes(self) -> Iterator[Change]:
-        """The changes of the watch that this one resumes, in seconds since 1970. Raises OSError."""
+        """The changes of the watch that this one resumes, in seconds since 1970. Raises OSError.
+
+        Until it is closed no other may begin here: each would lose what the other has to deliver.
+        """
         path = self.folder / CHANGES_FILE
-        return read_changes(path) if os.path.lexists(path) else iter(())
+        try:
+            self._held = appendable(path)
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise BlockingIOError(problem.errno, "another watch records there", str(self.folder)) from None
+        except OSError as problem:
+            if problem.errno in DISK_FULL:  # there is no such file, and no room for one
+                return iter(())
+        return read_changes(path)  # also where a file system has no locks
 
     def changes(
         self, changes: Iterable[Change], wall_s: float, now: float, is_free: Callable[[], bool] = lambda: True
@@ -250,3 +263,5 @@ class Recording:
             self.guard(lambda: None, now)
         for recording in self._nodes.values():
             self.guard(recording.close, now)
+        if self._held:
+            self._held.close()

@@ -113,7 +113,8 @@ class ScreenView:
         return self
 
     def __exit__(self, *ended: object) -> None:
-        self._live.__exit__(None, None, None)
+        with suppress(OSError):
+            self._live.__exit__(None, None, None)
         for line in self._last:
             print_line(line, sys.stdout)
 
@@ -123,7 +124,8 @@ class ScreenView:
             self.message(change_line(change))
         if time.monotonic() - self._drawn >= 1.0:
             self._drawn = time.monotonic()
-            self._live.update(self._picture(), refresh=True)
+            with suppress(OSError):  # the terminal is gone, and watching continues
+                self._live.update(self._picture(), refresh=True)
 
     def message(self, message: str) -> None:
         """Print a line below the last changes."""

@@ -17,6 +17,7 @@ from clusterproof.plugins.watch.own_health import (
     GPU_SOURCE,
     NO_LOG,
     REBOOT,
+    SAMPLED_RULES,
     SILENT,
     THROTTLED,
     TICK_RULES,
@@ -131,7 +132,8 @@ class Watch:
             node.boot_id = node.boot_id or boot_id
             lasting = {key: seen for key, seen in rule_results.items() if key[1] not in LASTING}
             rules, unknown = evaluated(results)
-            changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
+            rules = (rules - LASTING) | self._no_longer_evaluated(name)
+            changes += self.states.events(name, rules, lasting, now, unknown)
         return self._reported(changes)
 
     def update(self, name: str, update: Update, now: float) -> list[Change]:
@@ -251,6 +253,11 @@ class Watch:
         """The results of checks that read one of these."""
         rules, results, unknown = self.evaluator.reevaluate(name, self.evaluator.rules(*collectors))
         return self.states.events(name, rules, results, now, unknown)
+
+    def _no_longer_evaluated(self, name: str) -> frozenset[str]:
+        """Rules of an earlier version with open states, which nothing would ever close."""
+        known = {*self.evaluator.checks, *SAMPLED_RULES}
+        return frozenset(key.rule for key in self.states.open_of(name) if key.rule not in known)
 
     def _with_pending(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
         pending, self._nodes[name].pending = self._nodes[name].pending, None

@@ -14,11 +14,11 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import ChangeKind
+from clusterproof.plugins.watch import Change, ChangeKind, States
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
-from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, with_delivered
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from tests.watch.days import NODE
@@ -148,6 +148,21 @@ def test_lines_of_another_version_or_of_nobody_cost_no_alert(tmp_path: Path) -> 
     noise = [b"\xff", b"[" * 100_000, b"7", b"null", b'{"sent": []}', b'{"freeze": "x", "of": [9]}', b'{"add": {}}']
     path.write_bytes(b"\n".join([*noise, path.read_bytes(), *noise]))
     assert list(outbox_of(tmp_path).entries()) == list(file.outbox.entries())
+
+
+@pytest.mark.parametrize("recorded", [[], [change("b")], [change("a"), change("a", ChangeKind.CLOSED)]])
+def test_what_a_receiver_knows_stays_open_where_the_record_of_changes_is_lost(
+    recorded: list[Change], tmp_path: Path
+) -> None:
+    """Rotated away, or begun anew: nothing says that it is over, and the next visit does."""
+    file = OutboxFile(tmp_path / "outbox-1.jsonl", Outbox("prod"), print)
+    file.write(file.outbox.taking([change("a")], 1.7e9))
+    states = States()
+    states.resume(with_delivered(recorded, tmp_path, "prod"), 2e9)
+    is_over = any(one.kind is ChangeKind.CLOSED for one in recorded)
+    assert (change("a").key in states.open) is not is_over
+    entries = list(outbox_of(tmp_path).catching_up(["a"], states.open, 1.7e9, {}))
+    assert [entry["add"]["kind"] for entry in entries if entry["add"]["node"] == "a"] == ["closed"] * is_over
 
 
 @pytest.mark.long

@@ -155,8 +155,12 @@ class BundleReporter:
             "exit_code": exit_code,
             "verdict": headline(self._reported) if self._reported else "nothing was found out",
             "is_redacted": bool(option.redact),
-            "versions": versions(),
+            "versions": self._versions(),
         }
+
+    def _versions(self) -> dict[str, str]:
+        shown = self.redaction.version if self.redaction else str
+        return {name: shown(version) for name, version in versions().items()}
 
     def _recording(self) -> Iterator[Member]:
         """The evidence, in the form of `--record`."""

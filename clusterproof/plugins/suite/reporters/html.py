@@ -35,7 +35,7 @@ OUTCOMES = {
     Verdict.PASS: ("passed", "passed", "passed"),
 }
 _SORTABLE = {"verdict": "Verdict", "node": "Node", "check": "Check", "owner": "Owner"}
-_OF_THE_SUITE = ("Python", "Platform", "Packages", "Plugins")  # of the environment table; the rest is about the machine
+_OF_THE_SUITE = ("Python", "Packages")  # of the environment table; the rest is about the machine
 
 
 class HtmlReporter:

@@ -43,6 +43,14 @@ class Outbox:
         return self._delivered.keys()
 
     @property
+    def delivered(self) -> Iterator[Change]:
+        """The same as changes, each from when its finding was opened."""
+        for alert in self._delivered.values():
+            kind = ChangeKind.FLAPPING if alert.kind == _FLAPPING else ChangeKind.OPENED
+            findings = alert.message.count(ALSO) + 1
+            yield Change(kind, alert.key, alert.verdict, alert.message, alert.since_s, findings)
+
+    @property
     def count(self) -> int:
         """The number of waiting alerts."""
         return sum(1 for _ in self._all())

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import FileIO
 from itertools import count
 from pathlib import Path
 
 from clusterproof.plugins.core.opened import append, appendable, created
+from clusterproof.plugins.watch import Change, Key
 from clusterproof.plugins.watch.notify.outbox import WRONG, Entry, Outbox
 from clusterproof.plugins.watch.own_health import Outage
 
@@ -47,6 +48,22 @@ def outboxes_in(folder: Path, cluster: str, say: Callable[[str], object]) -> dic
         except OSError as problem:
             say(f"what waits in {path} is not known: {problem.strerror or problem}; expected an outbox of this user's")
     return outboxes
+
+
+def with_delivered(changes: Iterable[Change], folder: Path, cluster: str) -> Iterator[Change]:
+    """The recorded changes, then those that receivers know and no record has: it may be lost, or have had no room.
+
+    Otherwise what is open would be sent as over. Raises OSError.
+    """
+    known: set[Key] = set()
+    for change in changes:
+        known.add(change.key)
+        yield change
+    for outbox in outboxes_in(folder, cluster, lambda _: None).values():
+        for change in outbox.delivered:
+            if change.key not in known:
+                known.add(change.key)
+                yield change
 
 
 def paths_for(folder: Path, receivers: Sequence[str], outboxes: Mapping[Path, Outbox]) -> list[Path]:
