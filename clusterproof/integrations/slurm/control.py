@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
-GOES_DOWN = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWER_DOWN", "POWERING_DOWN"})  # a resume would cancel it
+GOES_DOWN = frozenset(  # a resume would cancel it; REBOOT is of Slurm 20.11
+    {"REBOOT_REQUESTED", "REBOOT_ISSUED", "REBOOT", "POWER_DOWN", "POWERING_DOWN"}
+)
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
 BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # only ended by hand, unlike a reservation or a state set by Slurm
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | GOES_DOWN
@@ -19,6 +21,8 @@ NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | GOES_DOWN
 STEERING = ("SQUEUE_", "SINFO_", "SLURM_CLUSTERS")
 LOCAL = {"SQUEUE_LOCAL": "1", "SINFO_LOCAL": "1"}  # only this cluster of a federation
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, unaffected by time zones
+# Slurm 20.11 marks a state where later versions add a word.
+MARKS = str.maketrans({"*": "+NOT_RESPONDING", "@": "+REBOOT_REQUESTED", "$": "+MAINTENANCE"})
 BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # Slurm's only reasons for a failed script of ours
 ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): a down node returns once it registers, whatever the reason
 ROOT = "root"  # Slurm's default of SlurmUser
@@ -99,7 +103,7 @@ def parse_node(text: str) -> NodeState:
             values.setdefault(key, value)
     if "State" not in values:
         raise SlurmError(f"scontrol show node says {text.strip()[:80]!r}; expected the node's State")
-    flags = values["State"].split()[0].upper().replace("*", "+NOT_RESPONDING").split("+")
+    flags = values["State"].split()[0].upper().translate(MARKS).split("+")
     partitions = values.get("Partitions", "").split()
     first = values.get("Reason", "")
     stamp = _WHO_AND_WHEN.search(first)

@@ -259,6 +259,10 @@ def test_a_drained_node_counts_though_sinfo_names_another_of_its_states_first(st
         ("IDLE+DRAIN", "a fan is loud : reboot issued", "a fan is loud", True),
         ("MIXED+CLOUD+DRAIN+POWER_DOWN", "clusterproof: x", "clusterproof: x", False),
         ("IDLE+CLOUD+DRAIN+POWERING_DOWN", "clusterproof: x", "clusterproof: x", False),
+        ("REBOOT+DRAIN", "clusterproof: x", "clusterproof: x", False),  # from here on in Slurm 20.11's words
+        ("REBOOT*+DRAIN", "clusterproof: x : reboot issued", "clusterproof: x", False),
+        ("MIXED@+DRAIN", "clusterproof: x", "clusterproof: x", False),
+        ("MIXED$+DRAIN", "clusterproof: x", "clusterproof: x", True),
     ],
 )
 def test_a_reboot_or_power_down_that_slurm_was_asked_for_is_awaited_and_changes_no_reason(

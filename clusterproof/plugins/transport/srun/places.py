@@ -14,7 +14,7 @@ FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin
 KEPT_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: anything else would affect srun
 STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # would limit what squeue lists and scancel cancels
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
-UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
+UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "POWER", "REBOOT_ISSUED", "INVALID_REG"}
 ASK_S = 10.0  # for scontrol and squeue
 # A job that is being signalled, was stopped or releases nodes is temporarily not R; a suspended job takes no step.
 TAKING_STEPS = "R,SI,ST,RS"
