@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.slurm import slurm as collector
 from clusterproof.plugins.evidence.slurm import slurm_jobs
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
-from tests.checks.control_plane.slurm_faults import NODES, SLURM_FAULTS, Json, SlurmFault, healthy
+from tests.checks.control_plane.slurm_faults import NODES, SLURM_FAULTS, Json, SlurmFault, healthy, many
 
 OF_SLURM = {
     name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors == {"slurm"}
@@ -100,6 +100,8 @@ def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
         ("UNKNOWN", False),
         ("", False),
         ("POW_DN", False),
+        ("IDLE+CLOUD+POWER", False),  # Slurm 20.11
+        ("IDLE+CLOUD+DYNAMIC", True),  # 21.08
         ("FUTR", False),
     ],
 )
@@ -113,6 +115,9 @@ def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> N
         ("IDLE+CLOUD+POWERED_DOWN", Verdict.PASS),
         ("IDLE+CLOUD+POWERING_DOWN+NOT_RESPONDING", Verdict.PASS),
         ("MIXED+CLOUD+POWER_DOWN", Verdict.PASS),
+        ("IDLE+CLOUD+POWER", Verdict.PASS),  # Slurm 20.11
+        ("DOWN*+CLOUD+POWER", Verdict.FAIL),
+        ("IDLE+DYNAMIC", Verdict.PASS),  # 21.08
         ("MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", Verdict.PASS),
         ("ALLOCATED+CLOUD+NOT_RESPONDING+POWER_UP", Verdict.PASS),
         ("DOWN+CLOUD+POWERING_UP", Verdict.FAIL),
@@ -235,9 +240,43 @@ def test_slurm_is_asked_by_the_slurm_conf_that_srun_goes_by(commands: Path, monk
 
 
 @pytest.mark.long
-def test_a_cluster_without_a_topology_says_none(commands: Path) -> None:
-    (commands / "topology").unlink()
+@pytest.mark.parametrize("printed", ["scontrol: error: No topology information available\n", ""])
+def test_a_cluster_without_a_topology_says_none(printed: str, commands: Path) -> None:
+    (commands / "topology").write_text(printed)
     assert read()["topology"] is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("printed", "error"),
+    [
+        (
+            "slurm_load_topo error: Unable to contact slurm controller (connect failure)\n",  # it ends with 0
+            "Unable to contact slurm controller (connect failure)",
+        ),
+        (None, "scontrol show topology ended with 1: "),
+    ],
+)
+def test_a_topology_that_slurm_does_not_report_is_unknown(printed: str | None, error: str, commands: Path) -> None:
+    (commands / "topology").unlink()
+    if printed:
+        (commands / "topology").write_text(printed)
+    topology = read()["topology"]
+    assert topology["error"].startswith(error)
+    report = healthy()
+    many(report)
+    result = of({**report, "topology": topology})["slurm_topology"]
+    assert result.verdict is Verdict.INCOMPLETE
+    assert f"slurm: topology could not be read ({error[:20]}" in result.message
+
+
+@pytest.mark.long
+def test_what_slurms_commands_warn_of_is_no_partition_and_no_job(commands: Path) -> None:
+    before = read(), slurm_jobs.read(Node())
+    for name in ("partition", "jobs", "node"):
+        text = (commands / name).read_text()
+        (commands / name).write_text(f"error: _parse_next_key: Parsing error at unrecognized key: Parameters\n{text}")
+    assert (read(), slurm_jobs.read(Node())) == before
 
 
 @pytest.mark.long

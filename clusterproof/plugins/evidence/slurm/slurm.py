@@ -29,6 +29,7 @@ SETTINGS = re.compile(
 HELD = re.compile(
     r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(?!\(null\))(\S+)"
 )
+NOT_LOADED = "slurm_load_topo error: "  # with exit code 0, where slurmctld does not answer
 ABOVE = re.compile(r" Switches=[^( ]")  # a switch that has switches below it
 WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of the user's environment: srun goes by them too
 
@@ -43,7 +44,11 @@ def read(node: Node) -> object:
     settings = [setting for setting in map(SETTING.match, printed(node, "scontrol", "show", "config")) if setting]
     return {
         "nodes": [_node(line) for line in printed(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
-        "partitions": [_partition(line) for line in printed(node, "scontrol", "-o", "show", "partition")],
+        "partitions": [
+            _partition(line)
+            for line in printed(node, "scontrol", "-o", "show", "partition")
+            if "PartitionName=" in line
+        ],
         "config": {setting[1]: setting[2].strip()[:300] for setting in settings if SETTINGS.fullmatch(setting[1])},
         "topology": _topology(node),
     }
@@ -73,11 +78,14 @@ def _partition(line: str) -> dict[str, object]:
     }
 
 
-def _topology(node: Node) -> list[dict[str, str]] | None:
-    """The nodes directly in each switch or block, as a nodeset; null if Slurm has no topology."""
+def _topology(node: Node) -> object:
+    """The nodes directly in each switch or block, as a nodeset; null if Slurm has no topology; or an error."""
     try:
         rows = printed(node, "scontrol", "show", "topology")
-    except Broke:
-        return None
+    except Broke as problem:
+        return {"error": str(problem)}
+    for row in rows:
+        if row.startswith(NOT_LOADED):
+            return {"error": row.removeprefix(NOT_LOADED)}
     held = [line for line in map(HELD.search, rows) if line and not ABOVE.search(line.string)]
     return [{"switch": line[1], "nodes": line[2]} for line in held] or None
