@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from clusterproof.plugins.core.errors import ClusterproofError
 
@@ -19,6 +22,7 @@ BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # only ended by hand, unlike 
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | GOES_DOWN
 # Environment variables of slurmd that would hide jobs or nodes, or select another cluster.
 STEERING = ("SQUEUE_", "SINFO_", "SLURM_CLUSTERS")
+CONF = "SLURM_CONF"
 LOCAL = {"SQUEUE_LOCAL": "1", "SINFO_LOCAL": "1"}  # only this cluster of a federation
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, unaffected by time zones
 # Slurm 20.11 marks a state where later versions add a word.
@@ -27,6 +31,7 @@ BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # Slurm's only reasons f
 ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): a down node returns once it registers, whatever the reason
 ROOT = "root"  # Slurm's default of SlurmUser
 NEXT_LINE = " " * 10  # how a reason's second line begins, unlike any key
+_CONF_OPTION = re.compile(r"-[bcCDGMsv]*f(.*)")  # of slurmd, alone or behind others without a value
 _WHO_AND_WHEN = re.compile(r" \[([^\[\]]*)@[^\[\]]*\]$")  # at the end of a reason's first line
 _REBOOTED = re.compile(  # text that Slurm appends to a reason, from its first such word on
     r"(?<! : reboot issued)(?<! : reboot complete)(?<! : reboot timed out)"
@@ -153,9 +158,37 @@ def slurm_user_of(settings: Mapping[str, str]) -> str:
     return settings.get("SlurmUser", ROOT).partition("(")[0]
 
 
+def slurm_conf() -> str:
+    """The slurm.conf to go by, empty for the default: slurmd names its own to a prolog and an epilog alone."""
+    named = [os.environ.get(CONF, ""), *_named_to_slurmd()]
+    return next((file for file in named if os.path.isfile(file)), "")  # noqa: PTH113 - a Path of nothing is a folder
+
+
+def _named_to_slurmd() -> Iterator[str]:
+    """The slurm.conf that root's slurmd was started with, by an option or its environment, if any."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, UnicodeDecodeError):  # it may have ended; a name is any bytes
+            if (process / "comm").read_text() == "slurmd\n" and (process / "comm").stat().st_uid == 0:
+                yield conf_in(_words_in(process / "cmdline"), _words_in(process / "environ"))
+
+
+def conf_in(arguments: Sequence[str], environment: Sequence[str]) -> str:
+    """The slurm.conf that these arguments of slurmd name, else its environment; empty if neither does."""
+    for option, following in itertools.pairwise([*arguments[1:], ""]):
+        if named := _CONF_OPTION.fullmatch(option):
+            return named[1] or following
+    return next((word.partition("=")[2] for word in environment if word.startswith(f"{CONF}=")), "")
+
+
+def _words_in(file: Path) -> list[str]:
+    return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
+
+
 def output_of(*command: str) -> str:
     """The output of a Slurm command. Raises SlurmError."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
+    conf = slurm_conf()
+    own |= {CONF: conf} if conf else {}
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **LOCAL, **TIMES}

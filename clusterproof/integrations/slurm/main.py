@@ -255,7 +255,10 @@ def act(call: Call) -> Drain | None:
     if call.occasion == "explain":
         health_check.explain(call, drain_of(json.loads(sys.stdin.readline())))
     else:
-        health_check.health_check(call)
+        try:
+            health_check.health_check(call)
+        except health_check.SlurmError as problem:
+            call.log(f"asks Slurm again at the next health check: {problem}", ERROR)
     return None
 
 

@@ -280,6 +280,24 @@ def test_slurms_commands_are_asked_of_this_cluster_alone(monkeypatch: pytest.Mon
     assert {"SQUEUE_LOCAL=1", "SINFO_LOCAL=1"} <= set(variables)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "conf"),
+    [
+        ("slurmd -D -f /a/slurm.conf", "PATH=/bin SLURM_CONF=/b/slurm.conf", "/a/slurm.conf"),
+        ("slurmd -Df /a/slurm.conf", "", "/a/slurm.conf"),
+        ("slurmd -f/a/slurm.conf -D", "", "/a/slurm.conf"),
+        ("slurmd -D -N nodef", "SLURM_CONF=/b/slurm.conf", "/b/slurm.conf"),
+        ("slurmd", "SLURM_CONF=/b/slurm.conf", "/b/slurm.conf"),
+        ("slurmd -D --conf-server=head", "", ""),
+        ("slurmd -f", "", ""),
+    ],
+)
+def test_the_slurm_conf_of_slurmd_is_that_of_its_option_or_environment(
+    arguments: str, environment: str, conf: str
+) -> None:
+    assert control.conf_in(arguments.split(), environment.split()) == conf
+
+
 def test_what_scontrol_says_of_a_node_is_read() -> None:
     node = control.parse_node(
         "NodeName=gpu001 Arch=x86_64\n   State=IDLE+DRAIN+DYNAMIC_NORM ThreadsPerCore=1\n   Partitions=gpu,all \n"
