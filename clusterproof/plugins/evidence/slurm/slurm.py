@@ -6,7 +6,7 @@ import os
 import re
 
 from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.agent.tools import lines
+from clusterproof.plugins.agent.tools import find, lines, on_path
 
 KEYS = {
     "name": "NodeName",
@@ -31,12 +31,16 @@ HELD = re.compile(
 )
 NOT_LOADED = "slurm_load_topo error: "  # with exit code 0, where slurmctld does not answer
 ABOVE = re.compile(r" Switches=[^( ]")  # a switch that has switches below it
+# Where sites install Slurm without adding it to everyone's PATH, as Base Command Manager does.
+ELSEWHERE = ("/usr/local/slurm/bin", "/cm/local/apps/slurm/current/bin", "/cm/shared/apps/slurm/current/bin")
 WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of the user's environment: srun goes by them too
 
 
 def printed(node: Node, *command: str) -> list[str]:
     """The lines that a command of the user's Slurm prints. Raises Absent, Denied, Broke."""
-    return lines(node, *command, environment={key: os.environ[key] for key in WHICH_SLURM if key in os.environ})
+    program = find(node, command[0], (*on_path(node), *ELSEWHERE))
+    named = {key: os.environ[key] for key in WHICH_SLURM if key in os.environ}
+    return lines(node, *command, program=program, environment=named)
 
 
 def read(node: Node) -> object:
