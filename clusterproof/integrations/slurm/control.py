@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusterproof.integrations.slurm.roots import distrust
 from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
@@ -160,15 +161,19 @@ def slurm_user_of(settings: Mapping[str, str]) -> str:
 
 def slurm_conf() -> str:
     """The slurm.conf to go by, empty for the default: slurmd names its own to a prolog and an epilog alone."""
-    named = [os.environ.get(CONF, ""), *_named_to_slurmd()]
+    named = [os.environ.get(CONF, ""), *named_to_slurmd()]
     return next((file for file in named if os.path.isfile(file)), "")  # noqa: PTH113 - a Path of nothing is a folder
 
 
-def _named_to_slurmd() -> Iterator[str]:
-    """The slurm.conf that root's slurmd was started with, by an option or its environment, if any."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, UnicodeDecodeError):  # it may have ended; a name is any bytes
-            if (process / "comm").read_text() == "slurmd\n" and (process / "comm").stat().st_uid == 0:
+def named_to_slurmd(processes: Path = Path("/proc")) -> Iterator[str]:
+    """The slurm.conf that root's slurmd was started with, by an option or its environment, if any.
+
+    By its file, which no user decides about: anybody may run sudo under the name of slurmd, with such an option.
+    """
+    for process in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may have ended
+            program = str((process / "exe").readlink()).removesuffix(" (deleted)")
+            if program.endswith("/slurmd") and process.stat().st_uid == 0 and not distrust(program):
                 yield conf_in(_words_in(process / "cmdline"), _words_in(process / "environ"))
 
 
