@@ -32,6 +32,7 @@ BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # Slurm's only reasons f
 ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): a down node returns once it registers, whatever the reason
 ROOT = "root"  # Slurm's default of SlurmUser
 NEXT_LINE = " " * 10  # how a reason's second line begins, unlike any key
+_SLURMD = re.compile(r"/slurmd(-wlm)?$")  # Debian's file has the longer name
 _CONF_OPTION = re.compile(r"-[bcCDGMsv]*f(.*)")  # of slurmd, alone or behind others without a value
 _WHO_AND_WHEN = re.compile(r" \[([^\[\]]*)@[^\[\]]*\]$")  # at the end of a reason's first line
 _REBOOTED = re.compile(  # text that Slurm appends to a reason, from its first such word on
@@ -173,7 +174,7 @@ def named_to_slurmd(processes: Path = Path("/proc")) -> Iterator[str]:
     for process in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it may have ended
             program = str((process / "exe").readlink()).removesuffix(" (deleted)")
-            if program.endswith("/slurmd") and process.stat().st_uid == 0 and not distrust(program):
+            if _SLURMD.search(program) and process.stat().st_uid == 0 and not distrust(program):
                 yield conf_in(_words_in(process / "cmdline"), _words_in(process / "environ"))
 
 

@@ -33,6 +33,7 @@ NOBODY = 65534
     ("program", "of_folder", "of_process", "is_believed"),
     [
         ("slurmd", 0, 0, True),
+        ("slurmd-wlm", 0, 0, True),  # Debian's
         ("slurmd (deleted)", 0, 0, True),  # replaced by an upgrade
         ("slurmd", 0, NOBODY, False),  # started by a user
         ("sudo", 0, 0, False),  # by a link of this name, and root's only by its file
