@@ -74,6 +74,13 @@ def test_the_collector_reports_nodes_partitions_jobs_settings_and_topology(comma
 
 
 @pytest.mark.long
+def test_nodes_in_a_ring_or_a_torus_of_slurm_26_05_are_in_its_topology(commands: Path) -> None:
+    text = "RingName=r1 Nodes=gpu[1-4] RingSize=4\nTorusName=t1 Dims=2x2x2 Nodes=tpu[1-8]\n"
+    (commands / "topology").write_text(text)
+    assert read()["topology"] == [{"switch": "r1", "nodes": "gpu[1-4]"}, {"switch": "t1", "nodes": "tpu[1-8]"}]
+
+
+@pytest.mark.long
 def test_slurm_is_asked_by_the_slurm_conf_that_srun_goes_by(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"SLURM_CONF": "/opt/c1/slurm.conf", "SQUEUE_USERS": "ann", "SLURM_CLUSTERS": "c2"}.items():
         monkeypatch.setenv(name, value)

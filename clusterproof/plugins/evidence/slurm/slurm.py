@@ -27,7 +27,7 @@ SETTINGS = re.compile(
     r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
 )
 HELD = re.compile(
-    r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(?!\(null\))(\S+)"
+    r"(?:Switch|Block|Ring|Torus)Name=(\S{1,200})(?!\S)(?:(?!(?:Switch|Block)Name=).)*?\bNodes=(?!\(null\))(\S+)"
 )
 NOT_LOADED = "slurm_load_topo error: "  # with exit code 0, where slurmctld does not answer
 ABOVE = re.compile(r" Switches=[^( ]")  # a switch that has switches below it
@@ -83,7 +83,7 @@ def _partition(line: str) -> dict[str, object]:
 
 
 def _topology(node: Node) -> object:
-    """The nodes directly in each switch or block, as a nodeset; null if Slurm has no topology; or an error."""
+    """The nodes directly in each switch, block, ring or torus, as a nodeset; null without a topology; or an error."""
     try:
         rows = printed(node, "scontrol", "show", "topology")
     except Broke as problem:
