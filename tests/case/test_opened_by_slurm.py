@@ -86,6 +86,20 @@ def test_a_job_that_does_not_complete_keeps_no_other_from_its_case(bed: SlurmBed
     wait((cases / f"{held}.txt").exists)
 
 
+def test_a_heterogeneous_job_has_one_case_if_it_died_and_none_if_it_completed(bed: SlurmBed, cases: Path) -> None:
+    components = ("-w", "gpu001", ":", "-w", "gpu002")
+    known = {path.name for path in cases.glob("[0-9]*")}
+    well = submitted(bed, "true", *components)
+    wait(lambda: bed.output_of("squeue", "-h", "-t", "all", "-j", well, "-o", "%T").split() == ["COMPLETED"] * 2)
+    died = submitted(bed, "exit 3", *components)
+    wait((cases / f"{died}.txt").exists)
+    last = submitted(bed, "exit 4")
+    wait((cases / f"{last}.txt").exists)  # one case is opened after the other
+    opened = {path.name for path in cases.glob("[0-9]*")} - known
+    assert opened == {f"{number}.{form}" for number in (died, last) for form in ("json", "txt")}
+    assert (cases / f"{died}.txt").read_text().startswith(f"Job {died} on 2 nodes")
+
+
 def test_without_its_folder_it_opens_none_and_holds_no_job_up(bed: SlurmBed, cases: Path) -> None:
     cases.rename(cases.with_name("away"))
     try:

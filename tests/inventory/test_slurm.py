@@ -47,6 +47,21 @@ def test_the_parts_of_a_slurm_job_that_are_not_its_own_are_said(
     assert cluster.notes == (note,)
 
 
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (["9", "9", "gpu001"], "slurm_jobs: a job is not understood: \"['9', '9', 'gpu001']\""),
+        (["9", "9", "gpu[1-", "RUNNING"], "slurm_jobs: nodes is not understood: 'gpu[1-'"),
+        (["9", "9", "", "RUNNING"], "slurm_jobs: nodes is not understood: ''"),
+    ],
+)
+def test_jobs_that_are_not_understood_are_one_line(row: list[str], problem: str, jobs: list[list[str]]) -> None:
+    jobs.append(row)
+    with pytest.raises(InventoryError) as wrong:
+        resolve("slurm:job:9")
+    assert str(wrong.value).startswith(f"--cluster 'slurm:job:9': {problem}; expected a host where scontrol works")
+
+
 def test_of_one_task_of_an_array_the_others_are_not_said(jobs: list[list[str]]) -> None:
     jobs += [["7_1", "8", "gpu001", "RUNNING"], ["7_2", "7", "cpu001", "RUNNING"]]
     assert [resolve(f"slurm:job:{job}").notes for job in ("7_1", "7_2", "8")] == [()] * 3

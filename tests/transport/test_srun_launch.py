@@ -185,6 +185,13 @@ def test_a_long_program_reaches_a_node_on_which_srun_starts_nothing(stand: Stand
     assert evidence["a"].collectors["padded"].value == 300_000
 
 
+def test_a_node_that_slurm_does_not_know_is_reached_where_there_is_another_way(stand: Stand) -> None:
+    stand.srun('echo "0: ${mark}a."; end 0')
+    names = ("a", "new")  # a replaced node of HyperPod's that Slurm has not been told of
+    assert {name: answer[0] for name, answer in stand.answers(*names, beside="local").items()} == dict.fromkeys(names)
+    assert stand.answers(*names)["new"][:2] == (Unreached.NAME, "Slurm knows no node new")
+
+
 def test_a_way_to_further_nodes_that_cannot_be_used_costs_no_other_its_answer(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

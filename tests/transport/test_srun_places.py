@@ -80,6 +80,8 @@ def test_a_node_with_a_job_of_ones_own_is_visited_inside_it() -> None:
         ("DOWN", "down"),
         ("DOWN*+DRAIN", "down"),
         ("IDLE*", "down"),
+        ("IDLE+CLOUD+POWERED_DOWN", "down"),
+        ("IDLE+CLOUD+POWER", "down"),  # powered down, in Slurm 20.11
     ],
 )
 def test_a_node_that_takes_no_jobs_is_refused_with_slurms_word(state: str, why: str) -> None:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from clusterproof.integrations.slurm.roots import distrust
 from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
-GOES_DOWN = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWER_DOWN", "POWERING_DOWN"})  # a resume would cancel it
+GOES_DOWN = frozenset(  # a resume would cancel it; REBOOT is of Slurm 20.11
+    {"REBOOT_REQUESTED", "REBOOT_ISSUED", "REBOOT", "POWER_DOWN", "POWERING_DOWN"}
+)
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
 BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # only ended by hand, unlike a reservation or a state set by Slurm
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | GOES_DOWN
 # Environment variables of slurmd that would hide jobs or nodes, or select another cluster.
 STEERING = ("SQUEUE_", "SINFO_", "SLURM_CLUSTERS")
+CONF = "SLURM_CONF"
 LOCAL = {"SQUEUE_LOCAL": "1", "SINFO_LOCAL": "1"}  # only this cluster of a federation
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, unaffected by time zones
+# Slurm 20.11 marks a state where later versions add a word.
+MARKS = str.maketrans({"*": "+NOT_RESPONDING", "@": "+REBOOT_REQUESTED", "$": "+MAINTENANCE"})
 BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # Slurm's only reasons for a failed script of ours
 ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): a down node returns once it registers, whatever the reason
 ROOT = "root"  # Slurm's default of SlurmUser
 NEXT_LINE = " " * 10  # how a reason's second line begins, unlike any key
+_SLURMD = re.compile(r"/slurmd(-wlm)?$")  # Debian's file has the longer name
+_CONF_OPTION = re.compile(r"-[bcCDGMsv]*f(.*)")  # of slurmd, alone or behind others without a value
 _WHO_AND_WHEN = re.compile(r" \[([^\[\]]*)@[^\[\]]*\]$")  # at the end of a reason's first line
 _REBOOTED = re.compile(  # text that Slurm appends to a reason, from its first such word on
     r"(?<! : reboot issued)(?<! : reboot complete)(?<! : reboot timed out)"
@@ -99,7 +110,7 @@ def parse_node(text: str) -> NodeState:
             values.setdefault(key, value)
     if "State" not in values:
         raise SlurmError(f"scontrol show node says {text.strip()[:80]!r}; expected the node's State")
-    flags = values["State"].split()[0].upper().replace("*", "+NOT_RESPONDING").split("+")
+    flags = values["State"].split()[0].upper().translate(MARKS).split("+")
     partitions = values.get("Partitions", "").split()
     first = values.get("Reason", "")
     stamp = _WHO_AND_WHEN.search(first)
@@ -149,9 +160,41 @@ def slurm_user_of(settings: Mapping[str, str]) -> str:
     return settings.get("SlurmUser", ROOT).partition("(")[0]
 
 
+def slurm_conf() -> str:
+    """The slurm.conf to go by, empty for the default: slurmd names its own to a prolog and an epilog alone."""
+    named = [os.environ.get(CONF, ""), *named_to_slurmd()]
+    return next((file for file in named if os.path.isfile(file)), "")  # noqa: PTH113 - a Path of nothing is a folder
+
+
+def named_to_slurmd(processes: Path = Path("/proc")) -> Iterator[str]:
+    """The slurm.conf that root's slurmd was started with, by an option or its environment, if any.
+
+    By its file, which no user decides about: anybody may run sudo under the name of slurmd, with such an option.
+    """
+    for process in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may have ended
+            program = str((process / "exe").readlink()).removesuffix(" (deleted)")
+            if _SLURMD.search(program) and process.stat().st_uid == 0 and not distrust(program):
+                yield conf_in(_words_in(process / "cmdline"), _words_in(process / "environ"))
+
+
+def conf_in(arguments: Sequence[str], environment: Sequence[str]) -> str:
+    """The slurm.conf that these arguments of slurmd name, else its environment; empty if neither does."""
+    for option, following in itertools.pairwise([*arguments[1:], ""]):
+        if named := _CONF_OPTION.fullmatch(option):
+            return named[1] or following
+    return next((word.partition("=")[2] for word in environment if word.startswith(f"{CONF}=")), "")
+
+
+def _words_in(file: Path) -> list[str]:
+    return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
+
+
 def output_of(*command: str) -> str:
     """The output of a Slurm command. Raises SlurmError."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
+    conf = slurm_conf()
+    own |= {CONF: conf} if conf else {}
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **LOCAL, **TIMES}

@@ -80,7 +80,7 @@ def evaluate(call: Call) -> None:
         resume(call, run, ours)
         return
     wanted = call.drain(findings, begins, run.ends) if findings else left_behind(call, begins)
-    if wanted is None or drain(call, wanted):
+    if wanted is None or drain_if_slurm_answers(call, wanted):
         call.advance(begins, run.ends)
         if wanted and wanted.job:
             call.state.forget(Job(wanted.job).record)
@@ -172,6 +172,18 @@ def follow(call: Call, requested: Drain | None) -> None:
             call.log(f"asks again: {problem}", WARNING)
     if not is_reported and any(not drain.is_reported for drain in known_drains(call, requested)):
         call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
+
+
+def drain_if_slurm_answers(call: Call, wanted: Drain) -> bool:
+    """Drain the node as `drain` does. Raises SlurmError, once it is logged what the node would be drained for."""
+    try:
+        return drain(call, wanted)
+    except SlurmError as problem:
+        if call.settings.drains:
+            call.log(f"NOT DRAINED, as {problem}: {wanted.reason}", CRITICAL)
+        else:
+            call.log(f"would drain, but {problem}: {wanted.reason}", ERROR)
+        raise
 
 
 def drain(call: Call, wanted: Drain) -> bool:

@@ -251,11 +251,15 @@ def act(call: Call) -> Drain | None:
     if call.occasion == "epilog":
         return epilog(call)
     from clusterproof.integrations.slurm import health_check
+    from clusterproof.integrations.slurm.control import SlurmError
 
     if call.occasion == "explain":
         health_check.explain(call, drain_of(json.loads(sys.stdin.readline())))
     else:
-        health_check.health_check(call)
+        try:
+            health_check.health_check(call)
+        except SlurmError as problem:
+            call.log(f"asks Slurm again at the next health check: {problem}", ERROR)
     return None
 
 

@@ -30,7 +30,10 @@ PIP = (22, 3)  # the oldest with `--python`
 OTHERS_WRITE = 0o022
 STARTS = "from clusterproof.integrations.slurm.main import main"
 NEEDS = ("clusterproof-prolog", "clusterproof-epilog", "clusterproof-health-check", "python")
-PATH = "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as in the scripts
+PATH = (  # as in the scripts
+    "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+    ":/usr/local/slurm/bin:/cm/local/apps/slurm/current/bin:/cm/shared/apps/slurm/current/bin"
+)
 
 
 class Refused(Exception):  # noqa: N818 - an outcome, not an error

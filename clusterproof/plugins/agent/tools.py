@@ -127,9 +127,15 @@ def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
     return {"command": tool.line, "exit": tool.exit, "output": output}
 
 
-def lines(node: Node, name: str, *arguments: str, environment: dict[str, str] = {}) -> list[str]:  # noqa: B006
+def lines(
+    node: Node,
+    name: str,
+    *arguments: str,
+    program: str = "",
+    environment: dict[str, str] = {},  # noqa: B006 - only read
+) -> list[str]:
     """All output of a program, in lines. Raises Absent, Denied, Broke if it fails or its output is endless."""
-    tool = Tool(node, name, *arguments, environment=environment)
+    tool = Tool(node, name, *arguments, program=program, environment=environment)
     text = _all_of(tool, MAX_LISTING_BYTES)
     if tool.exit:
         last = text.strip().rpartition("\n")[2]

@@ -35,7 +35,20 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if via not in ("controller", "auto", "nodes") and not _is_submit_host(via):
         raise InventoryError(f"--via {via!r:.80} is not a way to a Slurm cluster; expected {VIA}")
     settings = {SETTING: via if via.startswith("ssh:") else "local"}
-    cluster, jobs = _reported_by_slurm(settings, f"slurm:{rest}")
+    try:
+        return _cluster(rest, via, settings, options)
+    except Incomplete as problem:
+        raise InventoryError(
+            f"--cluster {'slurm:' + rest!r:.90}: {problem}; expected a host where scontrol works "
+            "(--via ssh:HOST for another)"
+        ) from None
+
+
+def _cluster(rest: str, via: str, settings: dict[str, str], options: Mapping[str, str]) -> Cluster:
+    """The cluster, as Slurm reports it on the configured host. Raises InventoryError, Incomplete."""
+    collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
+    cluster = SlurmCluster(answer_of(COLLECTOR, collectors[COLLECTOR]).value)
+    jobs = SlurmJobs(answer_of(JOBS, collectors[JOBS]).value)
     name, nodes = _chosen(cluster, jobs, rest)
     kept = [node for node in nodes if node.takes_jobs or options.get("include_drained")]
     if not kept:
@@ -80,19 +93,6 @@ def _is_submit_host(via: str) -> bool:
         return False
     user, host, port = form.groups("")
     return (not user or is_user(user)) and is_address(host) and 1 <= int(port or 1) <= MAX_PORT
-
-
-def _reported_by_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
-    """What Slurm reports on the configured host. Raises InventoryError."""
-    try:
-        collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
-        return SlurmCluster(answer_of(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(
-            answer_of(JOBS, collectors[JOBS]).value
-        )
-    except Incomplete as problem:
-        raise InventoryError(
-            f"--cluster {shown!r:.90}: {problem}; expected a host where scontrol works (--via ssh:HOST for another)"
-        ) from None
 
 
 def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Sequence[SlurmNode]]:

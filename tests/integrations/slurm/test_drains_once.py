@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from clusterproof.integrations.slurm import health_check, our_drains
+from clusterproof.integrations.slurm import control, health_check, our_drains
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import SlurmError
 from clusterproof.integrations.slurm.drains import Drain
+from clusterproof.plugins.core.record import replace
 from tests.integrations.slurm.histories import FULL, History
 
 
@@ -140,6 +142,21 @@ def test_one_drain_too_many_is_looked_at_by_nobody_where_slurm_fails_as_it_is_ta
     node.wait()
     node.health_check()
     assert node.drains == ["health-check", "health-check"]
+
+
+@pytest.mark.parametrize(("mode", "says"), [("drain", "NOT DRAINED, as"), ("observe", "would drain, but")])
+def test_what_a_node_would_be_drained_for_is_said_though_slurm_does_not_answer(
+    mode: str, says: str, node: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent(_: str) -> NoReturn:
+        raise SlurmError("scontrol: timed out")
+
+    monkeypatch.setattr(control, "node_state", silent)
+    node.settings = replace(node.settings, mode=mode)
+    node.log(xid=True)
+    with pytest.raises(SlurmError):
+        node.health_check()
+    assert f"{says} scontrol: timed out: clusterproof: gpu.no_xid: Xid 79" in capsys.readouterr().err
 
 
 def test_a_drain_that_slurm_has_refused_is_looked_at_by_nobody(node: History) -> None:

@@ -63,6 +63,24 @@ def test_an_xid_drains_once_and_an_administrator_who_resumes_the_node_is_obeyed(
     assert bed.bed.wait_for(LATER_SICK, "IDLE") == "IDLE"
 
 
+def test_it_asks_slurm_by_the_slurm_conf_that_slurmd_was_started_with(bed: Scripted) -> None:
+    slurmd_started_with(bed, SICK, "/etc/slurm", "/etc/other", "-f /etc/other/slurm.conf")
+    try:
+        bed.nvml(SICK, BY_NAME["a GPU that is lost"].put(healthy_p5()))
+        assert bed.reason_beginning(SICK, "clusterproof: gpu.gpu_answers: ")
+    finally:
+        slurmd_started_with(bed, SICK, "/etc/other", "/etc/slurm", "")
+
+
+def slurmd_started_with(bed: Scripted, name: str, lies: str, is_to_lie: str, options: str) -> None:
+    """Start a node's slurmd anew, once its configuration lies in another folder."""
+    bed.node(name).run(["pkill", "-x", "slurmd"])
+    assert eventually(lambda: "" if bed.processes(name, "slurmd -D") else "ended")
+    moved = bed.node(name).run(["sh", "-c", f"mkdir -p {is_to_lie} && mv {lies}/*.conf {is_to_lie}/"])
+    assert moved.returncode == 0, moved.stderr
+    bed.node(name).start(["/bin/sh", "-c", f"exec slurmd -D -N {name} {options}"])
+
+
 def test_a_drain_of_an_administrators_is_never_touched(bed: Scripted) -> None:
     by_hand = "clusterproof: looked at by hand"
     bed.bed.output_of("scontrol", "update", f"NodeName={ADMINISTERED}", "State=DRAIN", f"Reason={by_hand}")

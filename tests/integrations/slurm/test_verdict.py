@@ -259,6 +259,10 @@ def test_a_drained_node_counts_though_sinfo_names_another_of_its_states_first(st
         ("IDLE+DRAIN", "a fan is loud : reboot issued", "a fan is loud", True),
         ("MIXED+CLOUD+DRAIN+POWER_DOWN", "clusterproof: x", "clusterproof: x", False),
         ("IDLE+CLOUD+DRAIN+POWERING_DOWN", "clusterproof: x", "clusterproof: x", False),
+        ("REBOOT+DRAIN", "clusterproof: x", "clusterproof: x", False),  # from here on in Slurm 20.11's words
+        ("REBOOT*+DRAIN", "clusterproof: x : reboot issued", "clusterproof: x", False),
+        ("MIXED@+DRAIN", "clusterproof: x", "clusterproof: x", False),
+        ("MIXED$+DRAIN", "clusterproof: x", "clusterproof: x", True),
     ],
 )
 def test_a_reboot_or_power_down_that_slurm_was_asked_for_is_awaited_and_changes_no_reason(
@@ -274,6 +278,24 @@ def test_slurms_commands_are_asked_of_this_cluster_alone(monkeypatch: pytest.Mon
     variables = control.output_of("env").splitlines()
     assert not [line for line in variables if line.endswith("=other")]
     assert {"SQUEUE_LOCAL=1", "SINFO_LOCAL=1"} <= set(variables)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "conf"),
+    [
+        ("slurmd -D -f /a/slurm.conf", "PATH=/bin SLURM_CONF=/b/slurm.conf", "/a/slurm.conf"),
+        ("slurmd -Df /a/slurm.conf", "", "/a/slurm.conf"),
+        ("slurmd -f/a/slurm.conf -D", "", "/a/slurm.conf"),
+        ("slurmd -D -N nodef", "SLURM_CONF=/b/slurm.conf", "/b/slurm.conf"),
+        ("slurmd", "SLURM_CONF=/b/slurm.conf", "/b/slurm.conf"),
+        ("slurmd -D --conf-server=head", "", ""),
+        ("slurmd -f", "", ""),
+    ],
+)
+def test_the_slurm_conf_of_slurmd_is_that_of_its_option_or_environment(
+    arguments: str, environment: str, conf: str
+) -> None:
+    assert control.conf_in(arguments.split(), environment.split()) == conf
 
 
 def test_what_scontrol_says_of_a_node_is_read() -> None:

@@ -29,7 +29,9 @@ COMPLETING = "completing"  # ended, except for what is still ending on its nodes
 OPEN = "UP"  # the state of a partition that takes jobs and starts them
 MAX_STATE, MAX_NAMES = 20, 200  # characters
 LISTED_WITH_REASON = "DOWN OR DRAINED"  # the states in the output of sinfo -R, which lists no others
-POWERED_DOWN = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"})
+POWERED_DOWN = frozenset(
+    {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"} | {"POWER"}  # Slurm 20.11's
+)
 POWERING_UP = frozenset({"POWERING_UP", "POWER_UP", "POW_UP"})
 OUT_OF_USE = POWERED_DOWN | frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
@@ -38,7 +40,7 @@ OUT_OF_USE = POWERED_DOWN | frozenset(
     | {"FUTR", "UNK"}  # sinfo's abbreviations
 )
 _WORDS = """
-ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
+ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC DYNAMIC_FUTURE DYNAMIC_NORM ERROR
 EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
 PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
 REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
@@ -236,7 +238,7 @@ class SlurmJobs(Reported):
     def nodes_of(self, job: str) -> tuple[str, ...]:
         """The nodes of a job that can take steps, by its number or as `squeue` shows it; empty if there is none."""
         running = (nodes for _, nodes, state in self._rows_of(job) if state not in NO_STEPS)
-        return tuple(sorted({name for nodes in running for name in expand(nodes)}))
+        return tuple(sorted({name for nodes in running for name in read(nodes, _names, "slurm_jobs: nodes")}))
 
     def state_of(self, job: str) -> str:
         """`running`, `suspended`, `stopped`, …; empty if the job has no nodes, as it waits or has ended."""
@@ -264,7 +266,7 @@ class SlurmJobs(Reported):
 
     @property
     def _rows(self) -> list[tuple[str, ...]]:
-        return [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
+        return [read(row, _row, "slurm_jobs: a job") for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
 
 
 def _may_be_of(entry: Mapping[str, Any], name: str) -> bool:
@@ -285,6 +287,12 @@ def states_of(state: str) -> frozenset[str]:
 def _names(data: object) -> tuple[str, ...]:
     """The nodes of a switch: from a nodeset, or in older recordings a list."""
     return expand(data) if isinstance(data, str) else texts(data)
+
+
+def _row(data: object) -> tuple[str, ...]:
+    """A job as `squeue` shows it, its number, its nodes and its state. Raises TypeError, ValueError."""
+    shown, number, nodes, state = texts(data)
+    return shown, number, nodes, state
 
 
 def _words(listed: str) -> tuple[str, ...]:

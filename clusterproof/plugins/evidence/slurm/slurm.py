@@ -6,7 +6,7 @@ import os
 import re
 
 from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.agent.tools import lines
+from clusterproof.plugins.agent.tools import find, lines, on_path
 
 KEYS = {
     "name": "NodeName",
@@ -27,15 +27,20 @@ SETTINGS = re.compile(
     r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
 )
 HELD = re.compile(
-    r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(?!\(null\))(\S+)"
+    r"(?:Switch|Block|Ring|Torus)Name=(\S{1,200})(?!\S)(?:(?!(?:Switch|Block)Name=).)*?\bNodes=(?!\(null\))(\S+)"
 )
+NOT_LOADED = "slurm_load_topo error: "  # with exit code 0, where slurmctld does not answer
 ABOVE = re.compile(r" Switches=[^( ]")  # a switch that has switches below it
+# Where sites install Slurm without adding it to everyone's PATH, as Base Command Manager does.
+ELSEWHERE = ("/usr/local/slurm/bin", "/cm/local/apps/slurm/current/bin", "/cm/shared/apps/slurm/current/bin")
 WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of the user's environment: srun goes by them too
 
 
 def printed(node: Node, *command: str) -> list[str]:
     """The lines that a command of the user's Slurm prints. Raises Absent, Denied, Broke."""
-    return lines(node, *command, environment={key: os.environ[key] for key in WHICH_SLURM if key in os.environ})
+    program = find(node, command[0], (*on_path(node), *ELSEWHERE))
+    named = {key: os.environ[key] for key in WHICH_SLURM if key in os.environ}
+    return lines(node, *command, program=program, environment=named)
 
 
 def read(node: Node) -> object:
@@ -43,7 +48,11 @@ def read(node: Node) -> object:
     settings = [setting for setting in map(SETTING.match, printed(node, "scontrol", "show", "config")) if setting]
     return {
         "nodes": [_node(line) for line in printed(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
-        "partitions": [_partition(line) for line in printed(node, "scontrol", "-o", "show", "partition")],
+        "partitions": [
+            _partition(line)
+            for line in printed(node, "scontrol", "-o", "show", "partition")
+            if "PartitionName=" in line
+        ],
         "config": {setting[1]: setting[2].strip()[:300] for setting in settings if SETTINGS.fullmatch(setting[1])},
         "topology": _topology(node),
     }
@@ -73,11 +82,14 @@ def _partition(line: str) -> dict[str, object]:
     }
 
 
-def _topology(node: Node) -> list[dict[str, str]] | None:
-    """The nodes directly in each switch or block, as a nodeset; null if Slurm has no topology."""
+def _topology(node: Node) -> object:
+    """The nodes directly in each switch, block, ring or torus, as a nodeset; null without a topology; or an error."""
     try:
         rows = printed(node, "scontrol", "show", "topology")
-    except Broke:
-        return None
+    except Broke as problem:
+        return {"error": str(problem)}
+    for row in rows:
+        if row.startswith(NOT_LOADED):
+            return {"error": row.removeprefix(NOT_LOADED)}
     held = [line for line in map(HELD.search, rows) if line and not ABOVE.search(line.string)]
     return [{"switch": line[1], "nodes": line[2]} for line in held] or None

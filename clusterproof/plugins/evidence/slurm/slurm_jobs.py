@@ -16,6 +16,6 @@ def read(node: Node) -> object:
     """For each job its number as `squeue` shows it, its own number, its nodes, and its state (`RUNNING`)."""
     rows = printed(node, "squeue", "-h", "-t", WITH_NODES, "-o", "%i|%A|%N|%T")
     return {
-        "jobs": [row.split("|") for row in rows],
+        "jobs": [row.split("|") for row in rows if row.count("|") == 3],  # warnings of squeue's stand between them
         "job": os.environ.get("SLURM_JOB_ID", ""),
     }

@@ -53,7 +53,7 @@ _WHY = {
     "unstarted": Unreached.BUSY,
 }
 UNSTARTED = "; expected an srun that starts on nodes (--srun-options)"
-_ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
+_ELSEWHERE = (Unreached.NAME, Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
 
 
 class Srun(Connection):

@@ -10,11 +10,12 @@ import re
 import subprocess
 from typing import TypedDict
 
-FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
+FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/local/apps/slurm/current/bin:/cm/shared/apps/slurm/current/bin"
+FOLDERS += ":/usr/local/bin:/usr/bin:/bin"
 KEPT_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: anything else would affect srun
 STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # would limit what squeue lists and scancel cancels
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
-UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
+UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "POWER", "REBOOT_ISSUED", "INVALID_REG"}
 ASK_S = 10.0  # for scontrol and squeue
 # A job that is being signalled, was stopped or releases nodes is temporarily not R; a suspended job takes no step.
 TAKING_STEPS = "R,SI,ST,RS"
