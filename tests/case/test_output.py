@@ -89,12 +89,24 @@ def test_srun_says_which_task_ended_and_not_which_of_many() -> None:
     assert job_output.nodes_of_ranks == {5: "gpu003"}
 
 
+MPIRUN = """\
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[{jobid}],{number}]
+  Exit code:    1
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "rank"),
     [
         ("srun: error: n3: task 5: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1", 5),
         ("Failures:\n" + BLOCK.partition("\n")[2].replace("13", "2") + BLOCK, 13),
         ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
+        (f"{MPIRUN.format(jobid='16163,1', number=2)}{MPIRUN.format(jobid='16163,1', number=7)}", 2),
+        (MPIRUN.format(jobid="16163,0", number=2), None),  # a daemon
+        ("MPI_ABORT was invoked on rank 42 in communicator MPI_COMM_WORLD\nwith errorcode 1.", 42),
     ],
 )
 def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
@@ -225,6 +237,18 @@ def test_ranks_that_a_desync_names_are_no_cause() -> None:
         ("./job.sh: line 3:  8156 Aborted                 (core dumped) python3 main.py", "aborted", None),
         ("['python', 'train.py'] exits with return code = -9", "killed", None),
         ("process rank 7 with PID 0 on node gpu004 exited on signal 9 (Killed).", "killed", 7),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGKILL",
+            "killed",
+            None,
+        ),
+        ("Exception: process 3 terminated with signal SIGSEGV", "crashed", None),
+        ("[rank: 3] Child process with PID 2977 terminated with code -9. Forcefully terminating all", "killed", None),
+        ("[rank: 3] Child process with PID 2977 terminated with code -11. Forcefully terminating all", "crashed", None),
+        ("[rank: 3] Child process with PID 2977 terminated with code -6. Forcefully terminating all", "aborted", None),
+        ("subprocess.CalledProcessError: Command '['python', 't.py']' died with <Signals.SIGKILL: 9>.", "killed", None),
+        ("subprocess.CalledProcessError: Command '['python', 't.py']' died with <Signals.SIGBUS: 7>.", "crashed", None),
+        ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", "crashed", None),
     ],
 )
 def test_a_signal_is_known_however_a_shell_or_a_launcher_tells_it(line: str, sign: str, rank: int | None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
+from clusterproof.plugins.case.launchers import FirstEnd, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
@@ -15,8 +16,6 @@ from clusterproof.plugins.core.record import field, record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
 LONGEST_WRAPPED = 16_000  # for a line with the prefix of its container runtime
-ROOT_CAUSE = "Root Cause (first observed failure)"
-BY_SRUN = "ended first, as srun tells it"
 LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
 _RANK = re.compile(r"\[rank=?(\d{1,7})\]")
@@ -24,7 +23,6 @@ _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own r
     r"\s{0,7}(?:(?:\[1,(\d{1,7})\]<std(?:\w{3}>:)?|(\d{1,7}): ) {0,4})?(?:\[rank(\d{1,7})\]:)?"
 )
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
-_SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
 _NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
 _WAITED = re.compile(r"ran for (\d{1,12}) milliseconds|Timed out waiting (\d{1,12})ms")  # NCCL's watchdog, Gloo
@@ -105,8 +103,7 @@ class _Reader:
         self.labelled: set[int] = set()
         self.is_of_task = False  # whether the current line's rank is a launcher's task
         self.of_tasks: set[str] = set()  # events of such lines
-        self.is_root = False
-        self.ended: dict[int, str] = {}
+        self.first_end = FirstEnd()
 
     def take(self, number: int, line: str, wrote: str = "") -> None:
         """Process a line; `wrote` is the time that the container runtime gives it, if any."""
@@ -124,7 +121,7 @@ class _Reader:
             rank, node, self.is_of_task = failure.rank, self.source.node or failure.node, False
             self.ranks.place(rank, node, pid=failure.pid)
             node = node or self.ranks.nodes.get(rank, "")
-        self._take_end(line, rank if failure else None)
+        self.first_end.take(line, rank if failure else None)
         traceback_line = self.survived.take(number, line, rank)
         if traceback_line.is_left_out or traceback_line.is_end:
             self.exceptions.forget(rank)
@@ -172,16 +169,6 @@ class _Reader:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
             self.open.clear()
             self.stamp = stamp
-
-    def _take_end(self, line: str, failed: int | None) -> None:
-        """Record whose end a launcher reports first: it polls, so this is no order of causes."""
-        self.is_root = self.is_root or ROOT_CAUSE in line
-        exited = _SRUN_EXIT.search(line) if not self.ended else None
-        if exited:
-            self.ended[int(exited[1])] = f"{BY_SRUN}, with exit code {exited[2]}"
-        elif failed is not None and self.is_root:
-            self.is_root = False
-            self.ended[failed] = "failed first, as its launcher saw it"
 
     def _set_aside(self, key: Key, to: dict[Key, Event]) -> None:
         """Keep it apart from what comes later: the first line of it, and how many there were."""
@@ -269,7 +256,6 @@ class _Reader:
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._set_aside(key, self.outlived)
         are_torchruns = self.ranks.are_torchruns
-        ended = {rank: how for rank, how in self.ended.items() if not (are_torchruns and how.startswith(BY_SRUN))}
         return Output(
             events=tuple(self._named((*self.earlier.values(), *self.found.values()))),
             outlived=tuple(self._named(self.outlived.values())),
@@ -278,7 +264,7 @@ class _Reader:
             last=self.stamp.ends,
             lived=self.last_lines.lived,
             lagging=self.lagging,
-            ended=ended,
+            ended=without_tasks(self.first_end.ranks) if are_torchruns else self.first_end.ranks,
             timed_out=frozenset(self.timed_out),
             labelled=frozenset(() if are_torchruns else self.labelled),
             pids_of_ranks=self.ranks.pids,

@@ -1,0 +1,38 @@
+"""Whose end a launcher reports first. It polls, so this is no order of causes."""
+
+from __future__ import annotations
+
+import re
+
+_ROOT_CAUSE = "Root Cause (first observed failure)"
+BY_TASK = "ended first, as "  # the number is that of a launcher's task
+_SRUN = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
+_MPIRUN = re.compile(r"Process name: \[\[\d{1,10},1\],(\d{1,7})\]")  # of [[…,0],…], its daemons, nothing is known
+_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator MPI_COMM_WORLD")
+
+
+class FirstEnd:
+    """Collects it line by line: in `ranks`, the first to end and how; usually one."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, str] = {}
+        self.is_root = False
+
+    def take(self, line: str, failed: int | None) -> None:
+        """Read a line; `failed` is the rank whose failure in torchrun's report it completes."""
+        self.is_root = self.is_root or _ROOT_CAUSE in line
+        if failed is not None and self.is_root:
+            self.is_root = False
+            self.ranks[failed] = "failed first, as its launcher saw it"
+        elif self.ranks:
+            return
+        elif srun := _SRUN.search(line):
+            self.ranks[int(srun[1])] = f"{BY_TASK}srun tells it, with exit code {srun[2]}"
+        elif mpirun := _MPIRUN.search(line) or _MPI_ABORT.search(line):
+            by_itself = ", by MPI_Abort" if mpirun.re is _MPI_ABORT else ""
+            self.ranks[int(mpirun[1])] = f"{BY_TASK}mpirun tells it{by_itself}"
+
+
+def without_tasks(ended: dict[int, str]) -> dict[int, str]:
+    """Only ranks, where a launcher's tasks are none."""
+    return {rank: how for rank, how in ended.items() if not how.startswith(BY_TASK)}
