@@ -84,6 +84,13 @@ def test_a_launcher_that_was_told_to_stop_was_stopped_from_outside(signal: str, 
     assert (verdict.cause, verdict.why, verdict.probability) == ("stopped", FROM_OUTSIDE, 0.75)
 
 
+def test_a_warning_does_not_hide_that_a_launcher_was_told_to_stop(tmp_path: Path) -> None:
+    warned = "2026-03-01 08:10:19,000 WARNING data.py: KeyError: 'caption', left out\n"
+    output = warned + RUNS_ON + SIGNALLED.format(signal=15) + PASSED_ON + RAISED
+    assert case_of(tmp_path, {"job.err": warned + SIGNALLED.format(signal=15)}).verdict.why == FROM_OUTSIDE
+    assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.why == FROM_OUTSIDE
+
+
 def test_a_launcher_that_passes_a_signal_on_as_a_rank_failed_was_not(tmp_path: Path) -> None:
     failed = (
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nRoot Cause (first observed failure):\n"

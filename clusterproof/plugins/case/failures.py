@@ -41,7 +41,8 @@ class Exceptions:
         if not begun or rest.startswith(LAUNCHER_PREFIXES) or HEADERS[begun] in rest:
             return False
         form = _MESSAGE if begun == CUT_CPP else NAME_OF_EXCEPTION
-        is_complete = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
+        is_explained = sign is not None and sign.role != CASCADE and not sign.unexplained
+        is_complete = bool(form.search(rest)) or is_explained
         if is_complete:
             del self.begun[rank]
         return is_complete
