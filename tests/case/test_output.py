@@ -67,12 +67,22 @@ def test_a_line_without_a_time_is_between_those_around_it() -> None:
         (f"[rank13]: {OOM}", 13),
         (f"13: {OOM}", 13),
         (f"[1,13]<stderr>: {OOM}", 13),
+        (f"[1,mpirank:13,algo-2]<stderr>:{OOM}", 13),
         ("[rank13]: [Rank 1] Watchdog caught collective operation timeout: x ran for 600001 milliseconds before", 13),
         (OOM, None),
     ],
 )
 def test_the_rank_is_the_global_one(line: str, rank: int | None) -> None:
     assert read(line).events[0].rank == rank
+
+
+def test_the_label_of_sagemakers_mpirun_says_rank_and_host() -> None:
+    job_output = read(
+        "[1,mpirank:11,algo-2]<stderr>:Traceback (most recent call last):\n[1,mpirank:11,algo-2]<stderr>:Key"
+    )
+    (event,) = job_output.events
+    assert (event.sign, event.rank, event.node) == ("exception_cut_off", 11, "algo-2")
+    assert job_output.nodes_of_ranks == {11: "algo-2"}
 
 
 def test_the_report_of_a_launcher_says_rank_node_and_time() -> None:

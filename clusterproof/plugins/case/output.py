@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
-from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
+from clusterproof.plugins.case.failures import OF_MPIRUN, UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
 from clusterproof.plugins.case.launchers import FirstEnd, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
@@ -20,7 +20,7 @@ LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long f
 
 _RANK = re.compile(r"\[rank=?(\d{1,7})\]")
 _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own rank
-    r"\s{0,7}(?:(?:\[1,(\d{1,7})\]<std(?:\w{3}>:)?|(\d{1,7}): ) {0,4})?(?:\[rank(\d{1,7})\]:)?"
+    rf"\s{{0,7}}(?:(?:{OF_MPIRUN}:?|(\d{{1,7}}): ) {{0,4}})?(?:\[rank(\d{{1,7}})\]:)?"
 )
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
@@ -218,7 +218,8 @@ class _Reader:
             return from_launcher
         named, of_file = _RANK.search(line), self.source.rank
         rank, task = (None, of_file) if self.source.is_of_task else (of_file, None)
-        of_mpirun, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "")
+        of_mpirun, host, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "", "")
+        node = self.source.node or label(host or "")
         if self.source.rank is None and (labelled := of_mpirun or of_srun):
             task = int(labelled)
             self.labelled.update(() if named else (task,))
@@ -230,8 +231,8 @@ class _Reader:
             return of_nccl
         rank = task if self.is_of_task else rank
         if rank is not None:
-            self.ranks.place(rank, self.source.node, OF_TASK if self.is_of_task else SAID)
-        return rank, ""
+            self.ranks.place(rank, node, OF_TASK if self.is_of_task else SAID)
+        return rank, node
 
     def _rank_from_launcher(self, line: str) -> tuple[int | None, str] | None:
         """The same, for a line in which a launcher or Slurm reports whose end it was; else None."""
