@@ -233,7 +233,7 @@ def test_lines_alike_are_counted_not_kept() -> None:
 
 def test_ranks_that_a_desync_names_are_no_cause() -> None:
     job_output = read("  [7] finished collective #182, but didn't join collective #183")
-    assert job_output.lagging == {7: "finished collective #182, but didn't join collective #183"}
+    assert job_output.watchdog.lagging == {7: "finished collective #182, but didn't join collective #183"}
     assert job_output.events == ()
 
 

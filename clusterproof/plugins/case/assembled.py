@@ -22,6 +22,7 @@ from clusterproof.plugins.case import (
     one_line,
     pods,
     scheduler,
+    watchdog,
 )
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
@@ -230,9 +231,8 @@ def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
         if lead.rank not in builder.dumps_not_read
     )
     yield from (replace(lead, node=lead.node or nodes.get(lead.rank, "")) for lead in builder.ras_leads)
+    yield from watchdog.leads((output.watchdog for output in builder.outputs), nodes)
     for output in builder.outputs:
-        for rank, message in output.lagging.items():
-            yield Lead(rank, message, nodes.get(rank, ""))
         for rank, message in output.ended.items():
             yield Lead(rank, message, nodes.get(rank, ""), is_late=False)
     for rank in _silent(builder):

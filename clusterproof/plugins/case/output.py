@@ -11,6 +11,7 @@ from clusterproof.plugins.case.failures import OF_MPIRUN, UNCAUGHT, Exceptions, 
 from clusterproof.plugins.case.launchers import FirstEnd, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
+from clusterproof.plugins.case.watchdog import Watchdog, waited_s
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
@@ -25,8 +26,6 @@ _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own r
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
 _NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
-_WAITED = re.compile(r"ran for (\d{1,12}) milliseconds|Timed out waiting (\d{1,12})ms")  # NCCL's watchdog, Gloo
-_DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
 
 
 @record
@@ -49,7 +48,7 @@ class Output:
     progress: float | None
     last: float | None
     lived: float | None  # time of the last line that is about no end
-    lagging: dict[int, str]  # ranks named in the report of a desync, and how
+    watchdog: Watchdog
     ended: dict[int, str]  # ranks whose end a launcher reported first, and how
     timed_out: frozenset[int]  # ranks that report that they waited
     labelled: frozenset[int] = frozenset()  # ranks whose lines the launcher labels in a file of all
@@ -69,13 +68,6 @@ def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
             wrote, own = unwrapped(line[:LONGEST_WRAPPED])
             reader.take(number, own[:LONGEST_LINE], wrote)
     return reader.output()
-
-
-def _waited_s(line: str) -> float:
-    """How long a rank reports that it waited; None if no timeout is so long."""
-    match = _WAITED.search(line)
-    seconds = int(match[1] or match[2]) / 1000 if match else 0.0
-    return seconds if seconds <= limits().longest_wait_s else 0.0
 
 
 class _Reader:
@@ -98,7 +90,7 @@ class _Reader:
         self.last_lines = LastLines()
         self.earlier: dict[Key, Event] = {}  # long before another of that sign
         self.progress: float | None = None
-        self.lagging: dict[int, str] = {}
+        self.watchdog = Watchdog()
         self.timed_out: set[int] = set()
         self.labelled: set[int] = set()
         self.is_of_task = False  # whether the current line's rank is a launcher's task
@@ -112,8 +104,7 @@ class _Reader:
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
-        if desync := _DESYNC.search(line):
-            self.lagging[int(desync[1])] = desync[2]
+        self.watchdog.take(line, rank)
         failure = self.failures.take(line)
         if failure:
             if failure.local_rank:
@@ -178,7 +169,7 @@ class _Reader:
 
     def _take_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
         key = sign.name, rank, node
-        waited_s = _waited_s(line) if sign.hang else 0.0
+        waiting_s = waited_s(line) if sign.hang else 0.0
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
         if key in self.found and self.steps.has_outlived(sign.name, rank, self.lines[key]):
@@ -196,7 +187,7 @@ class _Reader:
             span,
             label(node),
             rank,
-            waited_s=waited_s,
+            waited_s=waiting_s,
         )
         self.lines[key] = number
         if self.is_of_task:
@@ -264,7 +255,7 @@ class _Reader:
             progress=self.progress,
             last=self.stamp.ends,
             lived=self.last_lines.lived,
-            lagging=self.lagging,
+            watchdog=self.watchdog,
             ended=without_tasks(self.first_end.ranks) if are_torchruns else self.first_end.ranks,
             timed_out=frozenset(self.timed_out),
             labelled=frozenset(() if are_torchruns else self.labelled),
