@@ -41,7 +41,7 @@ def leads_of(folder: Path, lines: str) -> list[tuple[int, str]]:
 def test_a_rank_that_did_not_come_to_the_collective_of_the_others_is_named(generation: int, tmp_path: Path) -> None:
     lines = "".join(waiting(rank, 22, 24, generation) for rank in (0, 1, 3)) + asked(2, 21, generation)
     assert leads_of(tmp_path, lines) == [
-        (2, "did not come to collective 22 of all ranks, in which ranks 0, 1, 3 waited"),
+        (2, "had not enqueued collective 22 of all ranks, in which ranks 0, 1, 3 waited"),
     ]
 
 

@@ -1,7 +1,7 @@
 """What PyTorch's watchdog says of who waited for whom.
 
-Ranks count the collectives of the group of all ranks. One that has enqueued as many as the others have completed did
-not come to the one in which they wait.
+Ranks count the collectives of the group of all ranks. One that has enqueued as many as the others have completed has
+not called the one in which they wait, or is still within that call.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Watchdog:
 
 
 def leads(watchdogs: Iterable[Watchdog], nodes: Mapping[int, str]) -> Iterator[Lead]:
-    """The ranks that wait for none, and did not come to the collective in which more wait for them."""
+    """The ranks that wait for none, and had not enqueued the collective in which more wait for them."""
     whole = Watchdog()
     for watchdog in watchdogs:
         whole.waits_in.update(watchdog.waits_in)
@@ -69,5 +69,5 @@ def leads(watchdogs: Iterable[Watchdog], nodes: Mapping[int, str]) -> Iterator[L
         late = [rank for rank, last in sorted(whole.enqueued.items()) if last == before and rank not in whole.waiting]
         waiting = sorted(rank for rank, at in whole.waits_in.items() if at == number)
         if len(late) < len(waiting):
-            words = f"did not come to collective {number} of all ranks, in which {rank_names(waiting)} waited"
+            words = f"had not enqueued collective {number} of all ranks, in which {rank_names(waiting)} waited"
             yield from (Lead(rank, words, nodes.get(rank, "")) for rank in late)
