@@ -68,6 +68,8 @@ def test_a_line_without_a_time_is_between_those_around_it() -> None:
         (f"13: {OOM}", 13),
         (f"[1,13]<stderr>: {OOM}", 13),
         (f"[1,mpirank:13,algo-2]<stderr>:{OOM}", 13),
+        (f"Sun Mar  1 08:00:00 2026[13]<stderr>:{OOM}", 13),
+        (f"Sun Mar  1 08:00:00 2026[1,13]<stderr>:{OOM}", 13),
         ("[rank13]: [Rank 1] Watchdog caught collective operation timeout: x ran for 600001 milliseconds before", 13),
         (OOM, None),
     ],

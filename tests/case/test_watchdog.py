@@ -1,4 +1,4 @@
-"""Whom PyTorch's watchdogs waited for, according to the collectives that each rank had enqueued."""
+"""Whom ranks waited for, by the collectives that each had enqueued for PyTorch's watchdogs, and as Gloo and JAX say."""
 
 from __future__ import annotations
 
@@ -72,3 +72,21 @@ def test_its_node_is_to_be_tested(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**RECORD, "job.out": placed + lines})
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu002",))
     assert case.verdict.why.startswith("ranks waited in vain for rank 2")
+
+
+GLOO = "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 3. "
+JAX = "task:37 has been set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 "
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        (f"[E ProcessGroupGloo.cpp:136] {GLOO}Please check rank 3 logs for faulty rank.", [3]),
+        ("RuntimeError: [Rank 0]: Ranks 2, 5 failed to pass monitoredBarrier in 1800000 ms", [2, 5]),
+        (f"2026-03-01 08:10:15.1: E x.cc:954] {JAX}heartbeat timeout. This indicates that the remote task has", [37]),
+    ],
+)
+def test_a_rank_that_others_name_is_named(line: str, ranks: list[int], tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**RECORD, "job.out": f"{line}\n"})
+    assert [lead.rank for lead in case.collected.leads] == ranks
+    assert case.verdict.why.startswith("ranks waited in vain for rank")

@@ -20,7 +20,10 @@ MESSAGE = 6  # lines behind the name of an exception that may be of its message
 NCCL_LAST_ERROR = "Last error:"
 Key = tuple[str, "int | None", str]  # of an event: its sign, rank and node
 
-OF_MPIRUN = r"\[1,(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\]<std\w{3}>"  # SageMaker's has words and a host
+OF_MPIRUN = (  # with --timestamp-output; SageMaker's names the host, and Horovod's has the rank alone
+    r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
+    r"\[(?:1,)?(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\]<std\w{3}>"
+)
 _BEFORE = re.compile(rf" {{0,7}}(?:(?:{OF_MPIRUN}:|\d{{1,7}}:(?= )|\[rank\d{{1,7}}\]:?) ?)+")
 NAME_OF_EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"

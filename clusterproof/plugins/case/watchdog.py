@@ -1,4 +1,4 @@
-"""What PyTorch's watchdog says of who waited for whom.
+"""What PyTorch's watchdog, Gloo and JAX say of who waited for whom.
 
 Ranks count the collectives of the group of all ranks. One that has enqueued as many as the others have completed has
 not called the one in which they wait, or is still within that call.
@@ -21,6 +21,11 @@ _LAST = r"ast enqueued (?:\w{1,20} )?work: (-?\d{1,18}),"
 _STATUS = re.compile(rf"{_OF_ALL} [^:]{{1,100}}: (\d{{1,18}})(?:,| PG status:) l{_LAST}")
 _ON_SIGNAL = re.compile(rf"{_OF_ALL} Received a dump signal .{{1,160}} L{_LAST}")
 _WAITS = ("Watchdog caught collective operation timeout", " detected by watchdog", "Timeout at NCCL work")
+_BARRIER = re.compile(
+    r"while waiting for send/recv from rank (\d{1,7})\. Please check rank"
+    r"|\bRanks? (\d{1,7}(?:, \d{1,7}){0,200}) failed to pass monitoredBarrier"
+)
+_NO_HEARTBEAT = re.compile(r"Task /job:jax_worker/replica:\d{1,7}/task:(\d{1,7}) heartbeat timeout")
 NONE_ENQUEUED = -1
 FIRST = 1
 
@@ -36,7 +41,7 @@ def waited_s(line: str) -> float:
 class Watchdog:
     """Collects it line by line, by rank."""
 
-    lagging: dict[int, str] = field(default_factory=dict)  # as the report of a desync names them
+    lagging: dict[int, str] = field(default_factory=dict)  # as others name them, and how
     waits_in: dict[int, int] = field(default_factory=dict)  # the number of the collective that did not end
     enqueued: dict[int, int] = field(default_factory=dict)  # the number of the last one
     waiting: set[int] = field(default_factory=set)  # ranks that wait themselves, in whichever group
@@ -45,6 +50,11 @@ class Watchdog:
         """Read a line of a rank."""
         if desync := _DESYNC.search(line):
             self.lagging[int(desync[1])] = desync[2]
+        if "onitoredBarrier" in line and (barrier := _BARRIER.search(line)):
+            for missing in (barrier[1] or barrier[2]).split(", "):
+                self.lagging[int(missing)] = "did not come to a barrier, as another rank tells it"
+        if "heartbeat timeout" in line and (silent := _NO_HEARTBEAT.search(line)):
+            self.lagging[int(silent[1])] = "gave no heartbeat, as JAX's coordination service tells it"
         if rank is not None and any(words in line for words in _WAITS):
             self.waiting.add(rank)
         if "[PG " not in line:
