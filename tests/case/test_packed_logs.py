@@ -86,6 +86,17 @@ def test_of_a_packed_log_its_beginning_and_its_end_are_read(cut: int, tmp_path: 
     ]
 
 
+def test_a_log_that_unpacks_to_too_much_keeps_no_other_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.case.folder.MAX_BYTES", 9 << 20)
+    written(tmp_path, {**RECORD, "rank_3.log": FAILED})
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(bytes(10 << 20), 1))
+    case = case_of(tmp_path, {})
+    assert case.verdict.cause == "code"
+    assert any(gap.startswith("a.log.gz: with it more than 9,437,184 bytes") for gap in case.collected.missing)
+
+
 def test_a_kernel_log_that_breaks_off_keeps_no_node(tmp_path: Path) -> None:
     ready = "2026-03-01T07:30:00,000000+00:00 nvme nvme0: ready\n"
     written(tmp_path, RECORD)

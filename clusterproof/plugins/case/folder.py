@@ -104,6 +104,9 @@ class Reader:
         self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
+        self.unpacked = Budget(
+            MAX_BYTES
+        )  # of packed ones, most of which is not kept: it keeps no other from being read
         self.doubt = ""  # who else can change the file that was read last
         self.is_cut = False  # whether its middle was not read
         self.is_broken = False  # or its end is not its own
@@ -144,11 +147,9 @@ class Reader:
                 if owner is not None and os.fstat(file.fileno()).st_uid != owner:
                     raise OSError(errno.EACCES, "is not of the job's owner, and is not read")
                 self.doubt = distrust(path, os.fstat(file.fileno()))
-                if names.is_packed_log(path.name):
-                    ends = ends_of_packed(file, RunFile(path, self.folder, self.budget))
-                else:
-                    ends = ends_of(file)
-                    self.budget.take(ends.count)
+                is_packed = names.is_packed_log(path.name)
+                ends = ends_of_packed(file, RunFile(path, self.folder, self.unpacked)) if is_packed else ends_of(file)
+                self.budget.take(ends.count)
         except OSError as wrong:
             self.builder.lack(f"{one_line(path.name)}: {wrong.strerror or wrong}")
             return None
