@@ -108,6 +108,11 @@ the job to be terminated. The first process to do so was:
   Process name: [[{jobid}],{number}]
   Exit code:    1
 """
+HYDRA = """\
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   RANK {rank} PID 2757067 RUNNING AT gpu003
+=   KILLED BY SIGNAL: {signal}
+"""
 
 
 @pytest.mark.parametrize(
@@ -118,6 +123,9 @@ the job to be terminated. The first process to do so was:
         ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
         (f"{MPIRUN.format(jobid='16163,1', number=2)}{MPIRUN.format(jobid='16163,1', number=7)}", 2),
         (MPIRUN.format(jobid="16163,0", number=2), None),  # a daemon
+        (f"{HYDRA.format(rank=0, signal='9 (Killed)')}{HYDRA.format(rank=3, signal='11 (Segmentation fault)')}", 3),
+        (HYDRA.format(rank=0, signal="9 (Killed)"), None),
+        ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", None),
         ("MPI_ABORT was invoked on rank 42 in communicator MPI_COMM_WORLD\nwith errorcode 1.", 42),
     ],
 )
