@@ -75,6 +75,11 @@ from tests.case.files import case_of
             "a rank got no Neuron device",
         ),
         (
+            "RuntimeError: nrt_execute status=1202 (NRT_EXEC_HW_ERR_NC_UE)",
+            "unknown",
+            "the Neuron runtime reports an error",
+        ),
+        (
             "RuntimeError: Neuron runtime cannot be initialized; cannot determine the number of available NeuronCores",
             "unknown",
             "a rank got no Neuron device",

@@ -108,6 +108,7 @@ the job to be terminated. The first process to do so was:
   Process name: [[{jobid}],{number}]
   Exit code:    1
 """
+PRTERUN = "prterun noticed that process rank 17 with PID 3063175 on node gpu005 exited on\nsignal 9 (Killed).\n"
 HYDRA = """\
 =   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
 =   RANK {rank} PID 2757067 RUNNING AT gpu003
@@ -123,6 +124,7 @@ HYDRA = """\
         ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
         (f"{MPIRUN.format(jobid='16163,1', number=2)}{MPIRUN.format(jobid='16163,1', number=7)}", 2),
         (MPIRUN.format(jobid="16163,0", number=2), None),  # a daemon
+        (PRTERUN, 17),
         (f"{HYDRA.format(rank=0, signal='9 (Killed)')}{HYDRA.format(rank=3, signal='11 (Segmentation fault)')}", 3),
         (HYDRA.format(rank=0, signal="9 (Killed)"), None),
         ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", None),
@@ -131,6 +133,12 @@ HYDRA = """\
 )
 def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
     assert list(read(text).ended) == ([] if rank is None else [rank])
+
+
+def test_what_mpirun_says_of_a_signal_is_read_though_it_breaks_the_line() -> None:
+    job_output = read(PRTERUN)
+    assert [event.sign for event in job_output.events] == ["launcher", "killed"]
+    assert job_output.nodes_of_ranks == {17: "gpu005"}
 
 
 def test_what_nccl_says_places_a_rank() -> None:

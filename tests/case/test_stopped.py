@@ -69,6 +69,15 @@ def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_
     assert case.advice.nodes["gpu001"] == "not known"
 
 
+def test_a_node_whose_daemon_mpirun_lost_is_a_suspect(tmp_path: Path) -> None:
+    output = (
+        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[16919,0],0] on node gpu001\n"
+        "  Remote daemon: [[16919,0],3] on node gpu004\n\nThis is usually due to either a failure of the TCP network\n"
+    )
+    case = case_of(tmp_path, {"slurm-77.out": output, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu004",))
+
+
 AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
 SIGNALLED = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
 PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"

@@ -24,8 +24,11 @@ _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own r
     rf"\s{{0,7}}(?:(?:{OF_MPIRUN}:?|(\d{{1,7}}): ) {{0,4}})?(?:\[rank(\d{{1,7}})\]:)?"
 )
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
-_MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
-_NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
+_MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on(?: signal|$)")
+_NODE_FAILURE = re.compile(
+    r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\[\d{1,10},0\],\d{1,7}\] on node) "
+    r"([A-Za-z0-9][\w.-]{0,252})"
+)
 
 
 @record
