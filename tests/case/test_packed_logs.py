@@ -56,6 +56,7 @@ def test_a_job_outlives_in_the_next_part_of_a_rotated_log_what_it_said_in_the_on
     case = case_of(tmp_path, {**RECORD, **parts})
     assert (case.collected.events, [event.sign for event in case.collected.outlived]) == ((), ["exception"])
     assert case.collected.read == ("1 record of Slurm", "1 file of output")
+    assert case.collected.outlived[0].source == f"train.log:{STEPS.count(chr(10)) + 1}"
 
 
 @pytest.mark.parametrize("names", [("train.out.1", "train.out.0"), ("train.out.0", "train.out.1", "train.out")])

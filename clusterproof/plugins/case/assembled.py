@@ -225,8 +225,8 @@ def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: waited for according to dumps, named by a desync, or silent where others are not."""
     # By a launcher, perhaps before it could write a dump:
     was_ended = any(output.ended or output.are_torchruns for output in builder.outputs)
-    of_dumps = recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
-    of_dumps = [lead for lead in of_dumps if lead.rank not in builder.dumps_not_read]
+    every = recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
+    of_dumps = [lead for lead in every if lead.rank not in builder.dumps_not_read]
     named = {lead.rank for lead in of_dumps}
     yield from of_dumps
     yield from (replace(lead, node=lead.node or nodes.get(lead.rank, "")) for lead in builder.ras_leads)

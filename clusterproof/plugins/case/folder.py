@@ -81,7 +81,7 @@ def read_files(
     if ended is None:
         reader.date(files)
     for parts in names.in_parts(files):
-        texts = [text for text in map(reader.text, parts) if text is not None]
+        texts = [text.removesuffix("\n") for text in map(reader.text, parts) if text is not None]
         reader.take(parts[-1], "\n".join(texts) if texts else None)
     if reader.of_run:
         builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
