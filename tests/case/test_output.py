@@ -141,6 +141,25 @@ def test_what_mpirun_says_of_a_signal_is_read_though_it_breaks_the_line() -> Non
     assert job_output.nodes_of_ranks == {17: "gpu005"}
 
 
+@pytest.mark.parametrize(
+    ("line", "sign"),
+    [
+        ("ERROR: Rank 13, node gpu002.x, device 5, iteration 812: Possible persistent error!", "ranks_differ"),
+        (
+            "RuntimeError: Rank 13, node gpu002, device 5, iteration 812: Unexpected result nan (found NaN)",
+            "not_a_number",
+        ),
+        (
+            "AssertionError: Rank 13: found NaN in local forward loss calculation. Device: 5, node: gpu002",
+            "not_a_number",
+        ),
+    ],
+)
+def test_the_rank_and_node_whose_result_megatron_doubts_are_known(line: str, sign: str) -> None:
+    (event,) = read(line).events
+    assert (event.sign, event.rank, event.node) == (sign, 13, "gpu002")
+
+
 def test_what_nccl_says_places_a_rank() -> None:
     job_output = read(f"gpu007:1:2 [3] NCCL INFO comm 0x55 rank 11 nranks 64 cudaDev 3\n[rank11]: {OOM}")
     assert job_output.nodes_of_ranks == {11: "gpu007"}

@@ -25,6 +25,10 @@ _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own r
 )
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on(?: signal|$)")
+_MEGATRON = re.compile(  # of a result that it computes again, or of NaN
+    r"\bRank (\d{1,7})(?:, node |: found NaN in local forward loss calculation\. Device: \d{1,3}, node: )"
+    r"([A-Za-z0-9][\w.-]{0,252})(?:, device \d{1,3}, iteration \d|$)"
+)
 _NODE_FAILURE = re.compile(
     r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\[\d{1,10},0\],\d{1,7}\] on node) "
     r"([A-Za-z0-9][\w.-]{0,252})"
@@ -210,6 +214,10 @@ class _Reader:
         """The same, from the line and the name of its file."""
         if (from_launcher := self._rank_from_launcher(line)) is not None:
             return from_launcher
+        if ", node" in line and (megatron := _MEGATRON.search(line)):
+            rank, node = int(megatron[1]), self.source.node or label(megatron[2])
+            self.ranks.place(rank, node)
+            return rank, node
         named, of_file = _RANK.search(line), self.source.rank
         rank, task = (None, of_file) if self.source.is_of_task else (of_file, None)
         of_mpirun, host, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "", "")
