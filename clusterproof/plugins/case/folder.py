@@ -104,9 +104,7 @@ class Reader:
         self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
-        self.unpacked = Budget(
-            MAX_BYTES
-        )  # of packed ones, most of which is not kept: it keeps no other from being read
+        self.unpacked = Budget(MAX_BYTES)  # of packed files, apart: one that unpacks to much hides no other
         self.doubt = ""  # who else can change the file that was read last
         self.is_cut = False  # whether its middle was not read
         self.is_broken = False  # or its end is not its own
