@@ -195,6 +195,7 @@ def test_an_error_after_the_timeouts_of_others_is_their_echo(tmp_path: Path) -> 
         ),
         "W0301 08:09:55.000000 12 torch/distributed/run.py:766]   signals_to_handle     : SIGTERM,SIGINT",
         "2026-03-01 08:09:55,000 INFO installed handlers for SIGTERM, SIGUSR1",
+        "2026-03-01 08:09:55,000 INFO Registered SIGTERM and SIGUSR1 for a checkpoint",
         "2026-03-01 08:09:55,000 INFO creating TCPStore on head:29500",
         (
             "2026-03-01 08:09:55,000 wandb: Network error (ConnectionResetError): Connection reset by peer, "

@@ -69,13 +69,20 @@ def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_
     assert case.advice.nodes["gpu001"] == "not known"
 
 
-def test_a_node_whose_daemon_mpirun_lost_is_a_suspect(tmp_path: Path) -> None:
-    output = (
-        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[16919,0],0] on node gpu001\n"
-        "  Remote daemon: [[16919,0],3] on node gpu004\n\nThis is usually due to either a failure of the TCP network\n"
-    )
-    case = case_of(tmp_path, {"slurm-77.out": output, "sacct.txt": SACCT.format(state="FAILED")})
-    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu004",))
+LOST_DAEMON = (
+    "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[16919,0],0] on node gpu001\n"
+    "  Remote daemon: [[16919,0],3] on node gpu004\n\nThis is usually due to either a failure of the TCP network\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "suspects"), [("FAILED", "unknown", ("gpu004",)), ("CANCELLED by 1000", "stopped", ())]
+)
+def test_a_node_whose_daemon_mpirun_lost_is_a_suspect_unless_the_job_was_stopped(
+    state: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    case = case_of(tmp_path, {"slurm-77.out": RUNS_ON + LOST_DAEMON, "sacct.txt": SACCT.format(state=state)})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == (cause, (), suspects)
 
 
 AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
