@@ -215,9 +215,9 @@ class _Reader:
         if (from_launcher := self._rank_from_launcher(line)) is not None:
             return from_launcher
         if ", node" in line and (megatron := _MEGATRON.search(line)):
-            rank, node = int(megatron[1]), self.source.node or label(megatron[2])
-            self.ranks.place(rank, node)
-            return rank, node
+            of_result, node = int(megatron[1]), self.source.node or label(megatron[2])
+            self.ranks.place(of_result, node)
+            return of_result, node
         named, of_file = _RANK.search(line), self.source.rank
         rank, task = (None, of_file) if self.source.is_of_task else (of_file, None)
         of_mpirun, host, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "", "")
