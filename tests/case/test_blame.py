@@ -182,6 +182,47 @@ def test_an_error_after_the_timeouts_of_others_is_their_echo(tmp_path: Path) -> 
     assert "echo" in case.verdict.why
 
 
+@pytest.mark.parametrize(
+    "begun",
+    [
+        (
+            "[W301 08:09:55.123000000 socket.cpp:697] [c10d] The client socket has failed to connect to [head]:29500 "
+            "(errno: 111 - Connection refused)."
+        ),
+        (
+            "[W301 08:09:55.123000000 socket.cpp:697] [c10d] The client socket has failed to connect to [head]:29500 "
+            "(errno: 101 - Network is unreachable)."
+        ),
+        "W0301 08:09:55.000000 12 torch/distributed/run.py:766]   signals_to_handle     : SIGTERM,SIGINT",
+        "2026-03-01 08:09:55,000 INFO installed handlers for SIGTERM, SIGUSR1",
+        "2026-03-01 08:09:55,000 INFO Registered SIGTERM and SIGUSR1 for a checkpoint",
+        "2026-03-01 08:09:55,000 INFO creating TCPStore on head:29500",
+        (
+            "2026-03-01 08:09:55,000 wandb: Network error (ConnectionResetError): Connection reset by peer, "
+            "entering retry loop."
+        ),
+    ],
+)
+def test_an_exception_behind_what_jobs_say_as_they_begin_is_no_echo(begun: str, tmp_path: Path) -> None:
+    said = f"{begun}\n2026-03-01 08:10:00,000 INFO: starting\n2026-03-01 08:10:20,000 [rank3]: KeyError: 'caption'\n"
+    verdict = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="FAILED")}).verdict
+    assert (verdict.cause, verdict.rank) == ("code", 3)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        'Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early)',
+        "[W301 TCPStore.cpp:141] [c10d] recvValueWithTimeout failed on SocketImpl(fd=4): Connection was likely closed",
+        "torch.distributed.DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0",
+    ],
+)
+def test_an_exception_behind_the_end_of_the_store_is_an_echo(ended: str, tmp_path: Path) -> None:
+    said = f"2026-03-01 08:09:55,000 {ended}\n2026-03-01 08:10:20,000 [rank3]: KeyError: 'caption'\n"
+    verdict = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="FAILED")}).verdict
+    assert (verdict.cause, "echo" in verdict.why) == ("unknown", True)
+
+
 def test_an_undated_log_counts_only_where_a_rank_of_that_node_says_the_same(tmp_path: Path) -> None:
     undated = "[ 5000.000001] " + XID_79.partition(" ")[2]
     agreed = case_of(tmp_path / "agreed", {**WITHOUT_LOG, "gpu003-dmesg.txt": undated})

@@ -92,6 +92,14 @@ def test_an_exception_that_is_told_is_not_cut_off(tmp_path: Path) -> None:
     assert [event.sign for event in case.collected.events] == ["exception"]
 
 
+def test_a_warning_of_nccl_within_a_traceback_does_not_stand_for_its_exception(tmp_path: Path) -> None:
+    text = f"{HEADER}{FRAME}n1:4:7 [1] enqueue.cc:422 NCCL WARN Error : no algorithm\nRuntimeError: NCCL Error 3\n"
+    case = case_of(tmp_path, {"job-77.out": text})
+    assert [event.words for event in case.collected.events if event.sign == "exception_unknown"] == [
+        "RuntimeError: NCCL Error 3"
+    ]
+
+
 @pytest.mark.parametrize(
     "last",
     ["RuntimeError: shard 7 has another schema", "zarr.errors.GroupNotFoundError: group not found", "ShardError"],

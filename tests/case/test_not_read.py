@@ -16,7 +16,8 @@ from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, TEST, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
-from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
+from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
+from clusterproof.plugins.case.folder import collect
 from clusterproof.plugins.case.own_files import REPORT
 from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows

@@ -51,6 +51,11 @@ from tests.case.files import case_of
             "unknown",
             "UCX got no answer of a peer",
         ),
+        (
+            "n1:41367:41367 [1] enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available",
+            "unknown",
+            "NCCL warned, and no sign says of what: n1:41367:41367 [1] enqueue.cc:422 NCCL WARN Error : no algorithm",
+        ),
         ("[n1:2121 :0:7025] Caught signal 7 (Bus error: nonexistent physical address)", "unknown", "a process crashed"),
         ("[n1:34:0:34] Caught signal 11 (Segmentation fault: invalid permissions)", "unknown", "a process crashed"),
         (
@@ -68,6 +73,11 @@ from tests.case.files import case_of
             "ERROR  TDRV:tdrv_init_mla_phase1                    Could not open the nd3",
             "unknown",
             "a rank got no Neuron device",
+        ),
+        (
+            "RuntimeError: nrt_execute status=1202 (NRT_EXEC_HW_ERR_NC_UE)",
+            "unknown",
+            "the Neuron runtime reports an error",
         ),
         (
             "RuntimeError: Neuron runtime cannot be initialized; cannot determine the number of available NeuronCores",

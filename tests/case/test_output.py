@@ -67,12 +67,24 @@ def test_a_line_without_a_time_is_between_those_around_it() -> None:
         (f"[rank13]: {OOM}", 13),
         (f"13: {OOM}", 13),
         (f"[1,13]<stderr>: {OOM}", 13),
+        (f"[1,mpirank:13,algo-2]<stderr>:{OOM}", 13),
+        (f"Sun Mar  1 08:00:00 2026[13]<stderr>:{OOM}", 13),
+        (f"Sun Mar  1 08:00:00 2026[1,13]<stderr>:{OOM}", 13),
         ("[rank13]: [Rank 1] Watchdog caught collective operation timeout: x ran for 600001 milliseconds before", 13),
         (OOM, None),
     ],
 )
 def test_the_rank_is_the_global_one(line: str, rank: int | None) -> None:
     assert read(line).events[0].rank == rank
+
+
+def test_the_label_of_sagemakers_mpirun_says_rank_and_host() -> None:
+    job_output = read(
+        "[1,mpirank:11,algo-2]<stderr>:Traceback (most recent call last):\n[1,mpirank:11,algo-2]<stderr>:Key"
+    )
+    (event,) = job_output.events
+    assert (event.sign, event.rank, event.node) == ("exception_cut_off", 11, "algo-2")
+    assert job_output.nodes_of_ranks == {11: "algo-2"}
 
 
 def test_the_report_of_a_launcher_says_rank_node_and_time() -> None:
@@ -89,16 +101,63 @@ def test_srun_says_which_task_ended_and_not_which_of_many() -> None:
     assert job_output.nodes_of_ranks == {5: "gpu003"}
 
 
+MPIRUN = """\
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[{jobid}],{number}]
+  Exit code:    1
+"""
+PRTERUN = "prterun noticed that process rank 17 with PID 3063175 on node gpu005 exited on\nsignal 9 (Killed).\n"
+HYDRA = """\
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   RANK {rank} PID 2757067 RUNNING AT gpu003
+=   KILLED BY SIGNAL: {signal}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "rank"),
     [
         ("srun: error: n3: task 5: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1", 5),
         ("Failures:\n" + BLOCK.partition("\n")[2].replace("13", "2") + BLOCK, 13),
         ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
+        (f"{MPIRUN.format(jobid='16163,1', number=2)}{MPIRUN.format(jobid='16163,1', number=7)}", 2),
+        (MPIRUN.format(jobid="16163,0", number=2), None),  # a daemon
+        (PRTERUN, 17),
+        (f"{HYDRA.format(rank=0, signal='9 (Killed)')}{HYDRA.format(rank=3, signal='11 (Segmentation fault)')}", 3),
+        (HYDRA.format(rank=0, signal="9 (Killed)"), None),
+        ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", None),
+        ("MPI_ABORT was invoked on rank 42 in communicator MPI_COMM_WORLD\nwith errorcode 1.", 42),
     ],
 )
 def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
     assert list(read(text).ended) == ([] if rank is None else [rank])
+
+
+def test_what_mpirun_says_of_a_signal_is_read_though_it_breaks_the_line() -> None:
+    job_output = read(PRTERUN)
+    assert [event.sign for event in job_output.events] == ["launcher", "killed"]
+    assert job_output.nodes_of_ranks == {17: "gpu005"}
+
+
+@pytest.mark.parametrize(
+    ("line", "sign"),
+    [
+        ("ERROR: Rank 13, node gpu002.x, device 5, iteration 812: Possible persistent error!", "ranks_differ"),
+        (
+            "RuntimeError: Rank 13, node gpu002, device 5, iteration 812: Unexpected result nan (found NaN)",
+            "not_a_number",
+        ),
+        (
+            "AssertionError: Rank 13: found NaN in local forward loss calculation. Device: 5, node: gpu002",
+            "not_a_number",
+        ),
+    ],
+)
+def test_the_rank_and_node_whose_result_megatron_doubts_are_known(line: str, sign: str) -> None:
+    (event,) = read(line).events
+    assert (event.sign, event.rank, event.node) == (sign, 13, "gpu002")
 
 
 def test_what_nccl_says_places_a_rank() -> None:
@@ -211,7 +270,7 @@ def test_lines_alike_are_counted_not_kept() -> None:
 
 def test_ranks_that_a_desync_names_are_no_cause() -> None:
     job_output = read("  [7] finished collective #182, but didn't join collective #183")
-    assert job_output.lagging == {7: "finished collective #182, but didn't join collective #183"}
+    assert job_output.watchdog.lagging == {7: "finished collective #182, but didn't join collective #183"}
     assert job_output.events == ()
 
 
@@ -225,6 +284,18 @@ def test_ranks_that_a_desync_names_are_no_cause() -> None:
         ("./job.sh: line 3:  8156 Aborted                 (core dumped) python3 main.py", "aborted", None),
         ("['python', 'train.py'] exits with return code = -9", "killed", None),
         ("process rank 7 with PID 0 on node gpu004 exited on signal 9 (Killed).", "killed", 7),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGKILL",
+            "killed",
+            None,
+        ),
+        ("Exception: process 3 terminated with signal SIGSEGV", "crashed", None),
+        ("[rank: 3] Child process with PID 2977 terminated with code -9. Forcefully terminating all", "killed", None),
+        ("[rank: 3] Child process with PID 2977 terminated with code -11. Forcefully terminating all", "crashed", None),
+        ("[rank: 3] Child process with PID 2977 terminated with code -6. Forcefully terminating all", "aborted", None),
+        ("subprocess.CalledProcessError: Command '['python', 't.py']' died with <Signals.SIGKILL: 9>.", "killed", None),
+        ("subprocess.CalledProcessError: Command '['python', 't.py']' died with <Signals.SIGBUS: 7>.", "crashed", None),
+        ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", "crashed", None),
     ],
 )
 def test_a_signal_is_known_however_a_shell_or_a_launcher_tells_it(line: str, sign: str, rank: int | None) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.output import BY_SRUN, Output, OutputSource
+from clusterproof.plugins.case.launchers import BY_TASK
+from clusterproof.plugins.case.output import Output, OutputSource
 from tests.case.files import SACCT, case_of
 
 pytestmark = pytest.mark.any_user
@@ -141,7 +142,7 @@ def test_no_node_is_suspect_for_the_number_of_another_ones_rank(
     }
     case = case_of(tmp_path, {**outputs, "sacct.txt": SACCT.format(state="FAILED")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
-    assert [lead for lead in case.collected.leads if lead.words.startswith(BY_SRUN)] == []
+    assert [lead for lead in case.collected.leads if lead.words.startswith(BY_TASK)] == []
 
 
 @pytest.mark.parametrize(

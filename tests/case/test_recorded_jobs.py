@@ -115,6 +115,14 @@ def test_the_log_of_its_node_bears_that_out_and_blames_no_hardware(name: str, jo
     assert "drain" not in case.advice.nodes.values()
 
 
+@pytest.mark.parametrize(("name", "ranks"), [("hang", [1]), ("slowkernel", [1]), ("shape", [1]), ("other", [])])
+def test_without_dumps_its_watchdogs_name_the_rank_that_was_waited_for(
+    name: str, ranks: list[int], jobs: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(jobs / name, tmp_path / name, ignore=shutil.ignore_patterns("nccl_trace*"))
+    assert [lead.rank for lead in case_of(tmp_path / name).collected.leads if lead.is_late] == ranks
+
+
 @pytest.mark.parametrize("name", TRUTH)
 def test_no_node_is_called_by_a_name_that_every_machine_has(name: str, jobs: Path) -> None:
     assert "localhost" not in case_of(jobs / name).advice.nodes

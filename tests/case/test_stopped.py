@@ -69,6 +69,22 @@ def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_
     assert case.advice.nodes["gpu001"] == "not known"
 
 
+LOST_DAEMON = (
+    "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[16919,0],0] on node gpu001\n"
+    "  Remote daemon: [[16919,0],3] on node gpu004\n\nThis is usually due to either a failure of the TCP network\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "suspects"), [("FAILED", "unknown", ("gpu004",)), ("CANCELLED by 1000", "stopped", ())]
+)
+def test_a_node_whose_daemon_mpirun_lost_is_a_suspect_unless_the_job_was_stopped(
+    state: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
+) -> None:
+    case = case_of(tmp_path, {"slurm-77.out": RUNS_ON + LOST_DAEMON, "sacct.txt": SACCT.format(state=state)})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == (cause, (), suspects)
+
+
 AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
 SIGNALLED = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
 PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"
@@ -82,6 +98,13 @@ def test_a_launcher_that_was_told_to_stop_was_stopped_from_outside(signal: str, 
     output = RUNS_ON + SIGNALLED.format(signal=signal) + PASSED_ON + RAISED
     verdict = case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict
     assert (verdict.cause, verdict.why, verdict.probability) == ("stopped", FROM_OUTSIDE, 0.75)
+
+
+def test_a_warning_does_not_hide_that_a_launcher_was_told_to_stop(tmp_path: Path) -> None:
+    warned = "2026-03-01 08:10:19,000 WARNING data.py: KeyError: 'caption', left out\n"
+    output = warned + RUNS_ON + SIGNALLED.format(signal=15) + PASSED_ON + RAISED
+    assert case_of(tmp_path, {"job.err": warned + SIGNALLED.format(signal=15)}).verdict.why == FROM_OUTSIDE
+    assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.why == FROM_OUTSIDE
 
 
 def test_a_launcher_that_passes_a_signal_on_as_a_rank_failed_was_not(tmp_path: Path) -> None:

@@ -129,6 +129,30 @@ BLOCKS = {
 }
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat: /etc/hostid: No such file or directory",
+        "ls: cannot access '/opt/slurm/etc/extra': No such file or directory",
+        "rm: cannot remove '/tmp/cache': No such file or directory",
+        "/bin/sh: 1: ninja: not found",
+        "sh: line 1: nvidia-smi: command not found",
+        "/etc/profile.d/modules.sh: line 7: /usr/share/modules/init/bash: No such file or directory",
+    ],
+)
+def test_a_small_command_of_a_script_that_failed_is_said_and_hides_nothing(line: str, tmp_path: Path) -> None:
+    killed = case_of(tmp_path / "killed", {"slurm-77.out": f"{line}\nKilled\n"}).verdict
+    assert (killed.cause, killed.why.partition(",")[0]) == ("unknown", "a process got SIGKILL")
+    alone = case_of(tmp_path / "alone", {"slurm-77.out": f"{line}\n"}).verdict
+    assert (alone.cause, alone.why.rpartition(line)[1:]) == ("unknown", (line, ""))
+
+
+def test_a_tensorflow_that_is_kept_from_gpus_lost_none(tmp_path: Path) -> None:
+    kept = "2026-03-01 08:00:00.1: E cuda_driver.cc:266] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable "
+    line = f"{kept}device is detected\n[rank3]: KeyError: 'caption'\n"
+    assert case_of(tmp_path, {"rank_3.log": line}).verdict.cause == "code"
+
+
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_what_a_process_survives_is_no_sign(block: str, tmp_path: Path) -> None:
     assert case_of(tmp_path / "alone", {"slurm-77.out": block}).collected.events == ()

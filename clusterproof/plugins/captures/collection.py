@@ -11,6 +11,7 @@ from pathlib import Path
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, latest, merged, of_two_machines
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
+from clusterproof.plugins.captures.rotated import in_parts
 from clusterproof.plugins.captures.several import Reader, ill_elsewhere
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
@@ -125,13 +126,15 @@ def understood(
     budget = budget or Budget(MAX_WHOLE_BYTES)
     parts: list[CollectorPart] = []
     unknown: list[str] = []
-    for file in node.files:
-        name = _shown(file, root)
-        parts_of_file, problems = _of_file(file, root, forms, budget)
+    logs, earlier = in_parts(node.files)
+    unknown += [f"{_shown(file, root)}: a kernel log of an earlier boot, which is left out" for file in earlier]
+    for files in logs:
+        name = _shown(files[-1], root)
+        parts_of_file, problems = _of_files(files, root, forms, budget)
         parts += parts_of_file
         unknown += [f"{name}: {problem}" for problem in problems]
         if not parts_of_file and not problems:
-            unknown.append(f"{name} is none of the known forms{_instead(file, root)}")
+            unknown.append(f"{name} is none of the known forms{_instead(files[-1], root)}")
     of_part = slurm.FORMS if reader and reader.is_slurms else forms
     for file in node.shared:
         text = reader.text_of(file, node.name) if reader else ""
@@ -195,21 +198,31 @@ def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, objec
     return _values(parts, problems), problems
 
 
-def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[CollectorPart], list[str]]:
-    try:
-        with opened(file, root) as stream:
-            content = stream.read(MAX_BYTES + 1)
-        data = unpacked(content)
-        budget.take(len(data))
-    except OSError as problem:
-        return [], [problem.strerror or str(problem)]
-    if is_archive(data):
-        return [], ["is an archive, of which nothing was read; expected the files that are in it"]
-    parts, problems = _of_text(plain(decoded(data)), forms)
-    most = most_bytes(content)
-    if len(content) > most or (len(data) >= most and data != content):
-        problems.append(f"is longer than {most:,} bytes, and was read no further")
-    return parts, problems
+def _of_files(
+    files: Sequence[Path], root: Path, forms: Sequence[Form], budget: Budget
+) -> tuple[list[CollectorPart], list[str]]:
+    """The contents of a file, or of the parts of a rotated log, and the problems."""
+    texts, problems = [], list[str]()
+    for file in files:
+        try:
+            with opened(file, root) as stream:
+                content = stream.read(MAX_BYTES + 1)
+            data = unpacked(content)
+            budget.take(len(data))
+        except OSError as problem:
+            problems.append(problem.strerror or str(problem))
+            continue
+        if is_archive(data):
+            problems.append("is an archive, of which nothing was read; expected the files that are in it")
+            continue
+        texts.append(plain(decoded(data)).removesuffix("\n"))
+        most = most_bytes(content)
+        if len(content) > most or (len(data) >= most and data != content):
+            problems.append(f"is longer than {most:,} bytes, and was read no further")
+    if not texts:
+        return [], problems
+    parts, unread = _of_text("\n".join(texts), forms)
+    return parts, [*unread, *problems]
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:

@@ -57,9 +57,8 @@ _TAGS = re.compile(
     r"^(?:(?:<summary>[^<>\n]{0,200}</summary>|</?(?:pre|code|details|summary)\b[^<>\n]{0,200}>) ?){1,8}\n?",
     re.MULTILINE,
 )
-_LAST_TAGS = re.compile(
-    r"(?:</(?:pre|code|details)>){1,3}$", re.MULTILINE
-)  # of a line: users' words are at line ends, so they separate nothing
+# Of a line: users' words are at line ends, so they separate nothing.
+_LAST_TAGS = re.compile(r"(?:</(?:pre|code|details)>){1,3}$", re.MULTILINE)
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
 # Kernel messages from before this boot say nothing about the node's current state.
 _EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-[1-9]")
@@ -182,10 +181,13 @@ def _inflated(stream: zlib._Decompress, packed: bytes, most: int) -> tuple[bytes
 
 def decoded(content: bytes) -> str:
     """Decode by the byte-order mark, else as UTF-8."""
-    for mark, encoding in _MARKS:
-        if content.startswith(mark):
-            return content[len(mark) :].decode(encoding, "replace")
-    return content.decode("utf-8", "replace")
+    mark, encoding = encoding_of(content)
+    return content[len(mark) :].decode(encoding, "replace")
+
+
+def encoding_of(content: bytes) -> tuple[bytes, str]:
+    """The byte-order mark that a file begins with, and its encoding."""
+    return next((known for known in _MARKS if content.startswith(known[0])), (b"", "utf-8"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from clusterproof.plugins.case import (
     one_line,
     pods,
     scheduler,
+    watchdog,
 )
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
@@ -224,15 +225,14 @@ def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: waited for according to dumps, named by a desync, or silent where others are not."""
     # By a launcher, perhaps before it could write a dump:
     was_ended = any(output.ended or output.are_torchruns for output in builder.outputs)
-    yield from (
-        lead
-        for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
-        if lead.rank not in builder.dumps_not_read
-    )
+    every = recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
+    of_dumps = [lead for lead in every if lead.rank not in builder.dumps_not_read]
+    named = {lead.rank for lead in of_dumps}
+    yield from of_dumps
     yield from (replace(lead, node=lead.node or nodes.get(lead.rank, "")) for lead in builder.ras_leads)
+    by_watchdogs = watchdog.leads((output.watchdog for output in builder.outputs), nodes)
+    yield from (lead for lead in by_watchdogs if lead.rank not in named)
     for output in builder.outputs:
-        for rank, message in output.lagging.items():
-            yield Lead(rank, message, nodes.get(rank, ""))
         for rank, message in output.ended.items():
             yield Lead(rank, message, nodes.get(rank, ""), is_late=False)
     for rank in _silent(builder):

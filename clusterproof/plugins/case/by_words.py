@@ -46,7 +46,12 @@ from clusterproof.plugins.catalog.causes import (
 )
 
 SRUN_ADVICE = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
-LOST = ("node_failed", "node_not_ready", "node_gone")  # signs of a node that Slurm or Kubernetes lost
+LOST = (
+    "node_failed",
+    "daemon_lost",
+    "node_not_ready",
+    "node_gone",
+)  # signs of a node that its scheduler or mpirun lost
 KERNEL_SIGN = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 
@@ -73,7 +78,7 @@ def verdict_by_messages(case: Collected) -> CaseVerdict:
     if doubt and doubt.sign == KERNEL_SIGN and (fact := confirmed_program_fault(doubt, case)):
         reason = f"{doubt.row.meaning}; {_is_stated(fact)}, and nothing of the GPU"
         return CaseVerdict(CODE, CRASH_PRIOR, SUPPORTED, reason, doubt, (), (), doubt.rank)
-    stop = stopped_from_outside(case) if not doubts else None
+    stop = stopped_from_outside(case) if all(doubt.is_warning for doubt in doubts) else None
     if stop:
         if silent := silent_before(stop, case.progress):
             return _unknown(case, [stop], f"it had made no step for {silent} when it was told to stop: it hung")

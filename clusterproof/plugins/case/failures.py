@@ -20,7 +20,11 @@ MESSAGE = 6  # lines behind the name of an exception that may be of its message
 NCCL_LAST_ERROR = "Last error:"
 Key = tuple[str, "int | None", str]  # of an event: its sign, rank and node
 
-_BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
+OF_MPIRUN = (  # with --timestamp-output; SageMaker's names the host, and Horovod's has the rank alone
+    r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
+    r"\[(?:1,)?(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\]<std\w{3}>"
+)
+_BEFORE = re.compile(rf" {{0,7}}(?:(?:{OF_MPIRUN}:|\d{{1,7}}:(?= )|\[rank\d{{1,7}}\]:?) ?)+")
 NAME_OF_EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
     r"|(?:^|[\s>])[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"
@@ -41,7 +45,8 @@ class Exceptions:
         if not begun or rest.startswith(LAUNCHER_PREFIXES) or HEADERS[begun] in rest:
             return False
         form = _MESSAGE if begun == CUT_CPP else NAME_OF_EXCEPTION
-        is_complete = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
+        is_explained = sign is not None and sign.role != CASCADE and not sign.unexplained
+        is_complete = bool(form.search(rest)) or is_explained
         if is_complete:
             del self.begun[rank]
         return is_complete

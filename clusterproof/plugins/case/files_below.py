@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,18 +74,3 @@ def _why_not(path: Path) -> str:
     if not stat.S_ISREG(mode):
         return "pipes, sockets and devices are not read"
     return "names that begin with a dot are not read" if path.name.startswith(".") else ""
-
-
-def is_text(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is text.
-
-    Logs contain NUL bytes too: PyTorch's handler of a crashed loader writes one, and a crash or a second writer leaves
-    blocks of them. Everything else is then UTF-8; a pickle never is.
-    """
-    if b"\0" not in head:
-        return not head.startswith(b"\x80")
-    try:
-        getincrementaldecoder("utf-8")().decode(head.replace(b"\0", b""))
-    except UnicodeDecodeError:
-        return False
-    return True

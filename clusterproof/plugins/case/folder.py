@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -18,6 +17,7 @@ from clusterproof.plugins.case import (
     Collected,
     changes,
     log_file,
+    names,
     nccl_ras,
     node_log,
     one_line,
@@ -29,9 +29,10 @@ from clusterproof.plugins.case import (
 )
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
+from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES, ends_of, ends_of_packed
+from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
-from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
+from clusterproof.plugins.case.output import OutputSource
 from clusterproof.plugins.case.own_files import is_own
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
@@ -40,17 +41,7 @@ from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, rank_of, read_dump
 from clusterproof.plugins.training_run.reading import format_of
 
-HEAD_BYTES = 2 << 20  # of each file: how the job began
-TAIL_BYTES = 6 << 20  # and how it ended
 MAX_BYTES = 1 << 30  # of all files
-
-_SHARED_LOG = re.compile(r"(?:^|[._-])(?:messages|syslog)(?=[._-]|$)", re.IGNORECASE)
-_SCHEDULER = re.compile(r"sacct|scontrol", re.IGNORECASE)
-_OF_JOB = re.compile(r"job", re.IGNORECASE)
-_JOBS_OWN = re.compile(r"\.(?:out|err|stdout|stderr)$", re.IGNORECASE)
-_OUTPUT = re.compile(r"\.(?:out|err|log|txt|stdout|stderr)(?:\.gz)?$", re.IGNORECASE)
-_RANK = re.compile(r"(?:rank|task|proc)[_.-]?(\d{1,7})(?=[._-]|$)|^log\.(\d{1,7})$|^(\d{1,6})\.(?:out|err|log)$")
-_SLURM_RANK = re.compile(r"\d{1,12}_(\d{1,7})_log\.(?:out|err)$")
 
 
 def collect(folder: Path, offset_s: float = 0.0) -> Collected:
@@ -91,13 +82,13 @@ def read_files(
     reader = Reader(folder, builder, clock_of(ended, offset_s))
     if ended is None:
         reader.date(files)
-    own = dict.fromkeys(filter(is_own, files))
-    for path in files:
-        if path not in own:
-            reader.take(path, reader.text(path))
+    own = dict.fromkeys(path for path in files if is_own(path))
+    for parts in names.in_parts([path for path in files if path not in own]):
+        texts = [text.removesuffix("\n") for text in map(reader.text, parts) if text is not None]
+        reader.take(parts[-1], "\n".join(texts) if texts else None)
     if own:
-        names = listed(one_line(str(path.relative_to(folder))) for path in own)
-        builder.lack(f"other files of clusterproof's reports and recordings: {names}")
+        named = listed(one_line(str(path.relative_to(folder))) for path in own)
+        builder.lack(f"other files of clusterproof's reports and recordings: {named}")
     if reader.of_run:
         builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
@@ -119,8 +110,10 @@ class Reader:
         self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
+        self.unpacked = Budget(MAX_BYTES)  # of packed files, apart: one that unpacks to much hides no other
         self.doubt = ""  # who else can change the file that was read last
-        self.is_cut = False  # whether it was only partly read
+        self.is_cut = False  # whether its middle was not read
+        self.is_broken = False  # or its end is not its own
         self.of_run: list[str] = []  # files about the training, not about its end
 
     def date(self, files: Iterable[Path]) -> None:
@@ -131,7 +124,7 @@ class Reader:
         newest, of_records, of_logs = 0.0, list[float](), list[float]()
         for path in files:
             is_log = bool(KERNEL_LOG.search(path.name))
-            if not is_log and not _is_named_record(path.name):
+            if not is_log and not names.is_named_record(path.name):
                 continue
             with suppress(OSError), opened(path, self.folder) as file:
                 status = os.fstat(file.fileno())
@@ -152,34 +145,30 @@ class Reader:
 
         A file named by a record was chosen by the job's owner, who may have picked one that only the caller may read.
         """
-        self.is_cut = False
+        self.is_cut = self.is_broken = False
         try:
             with opened(path, self.folder) as file:
                 if owner is not None and os.fstat(file.fileno()).st_uid != owner:
                     raise OSError(errno.EACCES, "is not of the job's owner, and is not read")
                 self.doubt = distrust(path, os.fstat(file.fileno()))
-                size = os.fstat(file.fileno()).st_size
-                content = file.read(HEAD_BYTES)
-                if not is_text(content[:HEAD]):
-                    return None
-                if size > HEAD_BYTES:
-                    file.seek(max(HEAD_BYTES, size - TAIL_BYTES))
-                    self.is_cut = size > HEAD_BYTES + TAIL_BYTES
-                    content += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
-            self.budget.take(len(content))
+                is_packed = names.is_packed_log(path.name)
+                ends = ends_of_packed(file, RunFile(path, self.folder, self.unpacked)) if is_packed else ends_of(file)
+                self.budget.take(ends.count)
         except OSError as wrong:
             self.builder.lack(f"{one_line(path.name)}: {wrong.strerror or wrong}")
             return None
-        return plain(content.decode("utf-8", "replace"))
+        if ends.broken:
+            self.builder.lack(f"{one_line(path.name)}: {ends.broken}")
+        if ends.is_cut and not (watched.node_of(path) or _is_of_suite(ends.text or "")):  # those are read whole
+            kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
+            self.builder.lack(f"{self._name(path)}: all between {kept_parts}")
+        self.is_cut, self.is_broken = ends.is_cut, bool(ends.broken)
+        return ends.text
 
     def take(self, path: Path, text: str | None) -> None:
         """Read a file by its format."""
-        name = one_line(str(path.relative_to(self.folder)))
-        is_recording = bool(watched.node_of(path))
-        if self.is_cut and not (is_recording or _is_of_suite(text or "")):  # those are read whole
-            kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
-            self.builder.lack(f"{name}: all between {kept_parts}")
-        if is_recording:
+        name = self._name(path)
+        if watched.node_of(path):
             self.of_run.append(name)  # its samples
             watched.read(RunFile(path, self.folder), name, self.builder, self.doubt)
         elif text is None:
@@ -195,12 +184,15 @@ class Reader:
         else:
             self._by_name(path, name, text)
 
+    def _name(self, path: Path) -> str:
+        return one_line(str(path.relative_to(self.folder)))
+
     def _by_name(self, path: Path, name: str, text: str) -> None:
-        if _SHARED_LOG.search(path.name):
+        if names.SHARED_LOG.search(path.name):
             self.builder.lack(f"{name}: {WRITABLE_BY_USERS}")
-        elif _is_named_record(path.name) and scheduler.is_record(text):
+        elif names.is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
-        elif _OUTPUT.search(path.name) or "." not in path.name or _RANK.search(path.name):
+        elif names.is_output(path.name):
             self.take_output(path, text)
         else:
             self._unknown(path, name)
@@ -237,12 +229,12 @@ class Reader:
         is_log = bool(KERNEL_LOG.search(path.name))
         if not is_log and not _is_of_suite(text):
             return False
-        if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
+        if is_log and names.JOBS_OWN.search(path.name) and not node_log.is_log(text):
             return False  # from a job that trains kernels
         if self.doubt:
             self.builder.lack(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
-            log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut)
+            log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut or self.is_broken)
         else:
             read = results.read_file if results.is_of(text) else changes.read_file
             read(path, self.folder, name, self.builder, self.budget)
@@ -250,8 +242,8 @@ class Reader:
 
     def take_output(self, path: Path, text: str) -> None:
         """Read an output file."""
-        name = one_line(str(path.relative_to(self.folder)))
-        rank = _rank(path.name)
+        name = self._name(path)
+        rank = names.rank_of(path.name)
         read = output.read(
             text.splitlines(), OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock
         )
@@ -281,16 +273,6 @@ class Reader:
 def _is_of_suite(text: str) -> bool:
     """Whether the suite wrote it about nodes."""
     return results.is_of(text) or changes.is_of(text)
-
-
-def _rank(name: str) -> int | None:
-    match = _RANK.search(name) or _SLURM_RANK.search(name)
-    return int(next(filter(None, match.groups()))) if match else None
-
-
-def _is_named_record(name: str) -> bool:
-    """Whether a file may be a record by its name: `job-77.out` is a job's output, whatever it prints."""
-    return bool(_SCHEDULER.search(name) or (_OF_JOB.search(name) and not _JOBS_OWN.search(name)))
 
 
 def _moment_of_record(text: str) -> float | None:

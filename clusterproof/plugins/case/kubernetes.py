@@ -9,7 +9,8 @@ from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, one_line, output, pods
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
+from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
+from clusterproof.plugins.case.folder import MAX_BYTES
 from clusterproof.plugins.case.node_log import how_to_get_it
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.case.pods import JOBS

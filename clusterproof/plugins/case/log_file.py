@@ -11,6 +11,7 @@ from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.evidence.parsing import CaptureError
+from clusterproof.plugins.training_run.files import in_series
 
 WRITABLE_BY_USERS = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
 KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
@@ -65,6 +66,9 @@ def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
 
 def _node_named(path: Path, root: Path) -> str:
     """The node in a kernel log's name, or in its folder's; empty if there is none."""
-    behind = _BEHIND.search(path.name)
-    named = prefix(path.name) or (behind[1] if behind and behind[1].lower() not in ("txt", "log") else "")
-    return named or (path.parent.name if path.parent != root else "")
+    name, _ = in_series(path.name)
+    behind = _BEHIND.search(name)
+    is_named = behind and not (behind[1].lower() in ("txt", "log") or behind[1].isdecimal())  # as in dmesg.1.gz
+    return (
+        prefix(name) or (behind[1] if behind and is_named else "") or (path.parent.name if path.parent != root else "")
+    )

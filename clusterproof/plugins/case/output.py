@@ -7,28 +7,32 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
-from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
+from clusterproof.plugins.case.failures import OF_MPIRUN, UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
+from clusterproof.plugins.case.launchers import FirstEnd, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
+from clusterproof.plugins.case.watchdog import Watchdog, waited_s
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
 LONGEST_WRAPPED = 16_000  # for a line with the prefix of its container runtime
-ROOT_CAUSE = "Root Cause (first observed failure)"
-BY_SRUN = "ended first, as srun tells it"
 LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
 _RANK = re.compile(r"\[rank=?(\d{1,7})\]")
 _LABEL = re.compile(  # from mpirun, from srun -l; and behind it PyTorch's own rank
-    r"\s{0,7}(?:(?:\[1,(\d{1,7})\]<std(?:\w{3}>:)?|(\d{1,7}): ) {0,4})?(?:\[rank(\d{1,7})\]:)?"
+    rf"\s{{0,7}}(?:(?:{OF_MPIRUN}:?|(\d{{1,7}}): ) {{0,4}})?(?:\[rank(\d{{1,7}})\]:)?"
 )
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
-_SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
-_MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
-_NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
-_WAITED = re.compile(r"ran for (\d{1,12}) milliseconds|Timed out waiting (\d{1,12})ms")  # NCCL's watchdog, Gloo
-_DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
+_MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on(?: signal|$)")
+_MEGATRON = re.compile(  # of a result that it computes again, or of NaN
+    r"\bRank (\d{1,7})(?:, node |: found NaN in local forward loss calculation\. Device: \d{1,3}, node: )"
+    r"([A-Za-z0-9][\w.-]{0,252})(?:, device \d{1,3}, iteration \d|$)"
+)
+_NODE_FAILURE = re.compile(
+    r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\[\d{1,10},0\],\d{1,7}\] on node) "
+    r"([A-Za-z0-9][\w.-]{0,252})"
+)
 
 
 @record
@@ -51,7 +55,7 @@ class Output:
     progress: float | None
     last: float | None
     lived: float | None  # time of the last line that is about no end
-    lagging: dict[int, str]  # ranks named in the report of a desync, and how
+    watchdog: Watchdog
     ended: dict[int, str]  # ranks whose end a launcher reported first, and how
     timed_out: frozenset[int]  # ranks that report that they waited
     labelled: frozenset[int] = frozenset()  # ranks whose lines the launcher labels in a file of all
@@ -71,13 +75,6 @@ def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
             wrote, own = unwrapped(line[:LONGEST_WRAPPED])
             reader.take(number, own[:LONGEST_LINE], wrote)
     return reader.output()
-
-
-def _waited_s(line: str) -> float:
-    """How long a rank reports that it waited; None if no timeout is so long."""
-    match = _WAITED.search(line)
-    seconds = int(match[1] or match[2]) / 1000 if match else 0.0
-    return seconds if seconds <= limits().longest_wait_s else 0.0
 
 
 class _Reader:
@@ -100,13 +97,12 @@ class _Reader:
         self.last_lines = LastLines()
         self.earlier: dict[Key, Event] = {}  # long before another of that sign
         self.progress: float | None = None
-        self.lagging: dict[int, str] = {}
+        self.watchdog = Watchdog()
         self.timed_out: set[int] = set()
         self.labelled: set[int] = set()
         self.is_of_task = False  # whether the current line's rank is a launcher's task
         self.of_tasks: set[str] = set()  # events of such lines
-        self.is_root = False
-        self.ended: dict[int, str] = {}
+        self.first_end = FirstEnd()
 
     def take(self, number: int, line: str, wrote: str = "") -> None:
         """Process a line; `wrote` is the time that the container runtime gives it, if any."""
@@ -115,8 +111,7 @@ class _Reader:
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
-        if desync := _DESYNC.search(line):
-            self.lagging[int(desync[1])] = desync[2]
+        self.watchdog.take(line, rank)
         failure = self.failures.take(line)
         if failure:
             if failure.local_rank:
@@ -124,7 +119,7 @@ class _Reader:
             rank, node, self.is_of_task = failure.rank, self.source.node or failure.node, False
             self.ranks.place(rank, node, pid=failure.pid)
             node = node or self.ranks.nodes.get(rank, "")
-        self._take_end(line, rank if failure else None)
+        self.first_end.take(line, rank if failure else None)
         traceback_line = self.survived.take(number, line, rank)
         if traceback_line.is_left_out or traceback_line.is_end:
             self.exceptions.forget(rank)
@@ -173,16 +168,6 @@ class _Reader:
             self.open.clear()
             self.stamp = stamp
 
-    def _take_end(self, line: str, failed: int | None) -> None:
-        """Record whose end a launcher reports first: it polls, so this is no order of causes."""
-        self.is_root = self.is_root or ROOT_CAUSE in line
-        exited = _SRUN_EXIT.search(line) if not self.ended else None
-        if exited:
-            self.ended[int(exited[1])] = f"{BY_SRUN}, with exit code {exited[2]}"
-        elif failed is not None and self.is_root:
-            self.is_root = False
-            self.ended[failed] = "failed first, as its launcher saw it"
-
     def _set_aside(self, key: Key, to: dict[Key, Event]) -> None:
         """Keep it apart from what comes later: the first line of it, and how many there were."""
         event, before = self.found[key], to.get(key)
@@ -191,7 +176,7 @@ class _Reader:
 
     def _take_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
         key = sign.name, rank, node
-        waited_s = _waited_s(line) if sign.hang else 0.0
+        waiting_s = waited_s(line) if sign.hang else 0.0
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
         if key in self.found and self.steps.has_outlived(sign.name, rank, self.lines[key]):
@@ -209,7 +194,7 @@ class _Reader:
             span,
             label(node),
             rank,
-            waited_s=waited_s,
+            waited_s=waiting_s,
         )
         self.lines[key] = number
         if self.is_of_task:
@@ -229,9 +214,14 @@ class _Reader:
         """The same, from the line and the name of its file."""
         if (from_launcher := self._rank_from_launcher(line)) is not None:
             return from_launcher
+        if ", node" in line and (megatron := _MEGATRON.search(line)):
+            of_result, node = int(megatron[1]), self.source.node or label(megatron[2])
+            self.ranks.place(of_result, node)
+            return of_result, node
         named, of_file = _RANK.search(line), self.source.rank
         rank, task = (None, of_file) if self.source.is_of_task else (of_file, None)
-        of_mpirun, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "")
+        of_mpirun, host, of_srun, own = labels.groups() if (labels := _LABEL.match(line)) else ("", "", "", "")
+        node = self.source.node or label(host or "")
         if self.source.rank is None and (labelled := of_mpirun or of_srun):
             task = int(labelled)
             self.labelled.update(() if named else (task,))
@@ -243,8 +233,8 @@ class _Reader:
             return of_nccl
         rank = task if self.is_of_task else rank
         if rank is not None:
-            self.ranks.place(rank, self.source.node, OF_TASK if self.is_of_task else SAID)
-        return rank, ""
+            self.ranks.place(rank, node, OF_TASK if self.is_of_task else SAID)
+        return rank, node
 
     def _rank_from_launcher(self, line: str) -> tuple[int | None, str] | None:
         """The same, for a line in which a launcher or Slurm reports whose end it was; else None."""
@@ -269,7 +259,6 @@ class _Reader:
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._set_aside(key, self.outlived)
         are_torchruns = self.ranks.are_torchruns
-        ended = {rank: how for rank, how in self.ended.items() if not (are_torchruns and how.startswith(BY_SRUN))}
         return Output(
             events=tuple(self._named((*self.earlier.values(), *self.found.values()))),
             outlived=tuple(self._named(self.outlived.values())),
@@ -277,8 +266,8 @@ class _Reader:
             progress=self.progress,
             last=self.stamp.ends,
             lived=self.last_lines.lived,
-            lagging=self.lagging,
-            ended=ended,
+            watchdog=self.watchdog,
+            ended=without_tasks(self.first_end.ranks) if are_torchruns else self.first_end.ranks,
             timed_out=frozenset(self.timed_out),
             labelled=frozenset(() if are_torchruns else self.labelled),
             pids_of_ranks=self.ranks.pids,

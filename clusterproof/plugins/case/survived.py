@@ -7,7 +7,7 @@ import re
 from collections import deque
 
 from clusterproof.plugins.case import Event, Span
-from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, rest_of
+from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, OF_MPIRUN, rest_of
 from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, signs
 from clusterproof.plugins.core.record import field, record, replace
 
@@ -20,7 +20,8 @@ _GLOG = re.compile(
 )  # of glog, Abseil and PyTorch
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|\[(?:E|error|fatal)[ \]]|\blevel=(?:error|fatal)")  # of loggers
 _LABELS = re.compile(  # of times, ranks and Ray's processes
-    r"(?:\[1,\d{1,7}\]<std\w{3}>|\[rank=?\d{1,7}\]|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
+    rf"(?:{OF_MPIRUN}|"
+    r"\[rank=?\d{1,7}\]|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
 )
 _BARS = ("it/s]", "s/it]")  # of tqdm, after which a line continues
 _HEADER = "Traceback (most recent call last)"

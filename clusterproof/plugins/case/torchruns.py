@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.case import Event
-from clusterproof.plugins.case.output import BY_SRUN, Output
+from clusterproof.plugins.case.launchers import without_tasks
+from clusterproof.plugins.case.output import Output
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.core.record import replace
 
@@ -35,7 +36,7 @@ def _without_tasks(output: Output) -> Output:
         outlived=tuple(_of_no_task(event, tasks, output) for event in output.outlived),
         nodes_of_ranks={rank: node for rank, node in output.nodes_of_ranks.items() if rank not in tasks},
         pids_of_ranks={rank: pid for rank, pid in output.pids_of_ranks.items() if rank not in tasks},
-        ended={rank: how for rank, how in output.ended.items() if not how.startswith(BY_SRUN)},
+        ended=without_tasks(output.ended),
         labelled=frozenset(),
         are_torchruns=True,
     )

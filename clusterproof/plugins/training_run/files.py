@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
@@ -66,6 +67,27 @@ def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: folders.get(path.absolute(), "") for path in paths}
 
 
+_PACKED = re.compile(r"\.(?:gz|zst)\Z")
+_ROTATED = re.compile(
+    r"(.+\.[a-z]+)[.-]([0-9]{1,8}(?:-[0-9]{6})?)"
+)  # train.log.1, train.log-20250616, a kubelet's with time
+CURRENT = True, 0  # the place of a part that is still written
+_MANY = 10_000  # larger numbers of such files are dates
+
+
+def in_series(name: str) -> tuple[str, tuple[bool, int]]:
+    """The name of a log before it was rotated and packed, and its place among the parts in the order of writing.
+
+    That is train.log.2.gz, train.log.1, train.log.
+    """
+    name = _PACKED.sub("", name)
+    rotated = _ROTATED.fullmatch(name)
+    if not rotated:
+        return name, CURRENT
+    number = int(rotated[2].replace("-", ""))
+    return rotated[1], (False, number if number >= _MANY else -number)
+
+
 class Unpacked:
     """A decompressed file; `is_cut` says, once read, whether the compressed data is truncated."""
 
@@ -75,21 +97,32 @@ class Unpacked:
 
     def __iter__(self) -> Iterator[bytes]:
         """Its pieces, none of them empty. Raises RunError."""
+        try:
+            opened_file = opened(self.file.path, self.file.below)
+        except OSError as wrong:
+            raise self._unreadable(wrong) from None
+        with opened_file as file:
+            yield from self.pieces(file)
+
+    def pieces(self, file: IO[bytes]) -> Iterator[bytes]:
+        """The same of a file that is open. Raises RunError."""
         size = 0
         try:
-            with opened(self.file.path, self.file.below) as file:
-                magic = file.read(len(ZSTD))
-                file.seek(0)
-                most = max(MAX_RATIO * os.fstat(file.fileno()).st_size, ANY_RATIO_BYTES)
-                for piece in self._pieces(file, magic):
-                    size += len(piece)
-                    if size > most:
-                        raise RunError(f"{self.file}: unpacks to more than {MAX_RATIO} times its size; expected less")
-                    self.file.budget.take(len(piece))
-                    yield piece
+            magic = file.read(len(ZSTD))
+            file.seek(0)
+            most = max(MAX_RATIO * os.fstat(file.fileno()).st_size, ANY_RATIO_BYTES)
+            for piece in self._pieces(file, magic):
+                size += len(piece)
+                if size > most:
+                    raise RunError(f"{self.file}: unpacks to more than {MAX_RATIO} times its size; expected less")
+                self.file.budget.take(len(piece))
+                yield piece
         except (OSError, zlib.error, zstandard.ZstdError) as wrong:
-            why = getattr(wrong, "strerror", None) or wrong
-            raise RunError(f"{self.file}: {why}; expected a file that can be read") from None
+            raise self._unreadable(wrong) from None
+
+    def _unreadable(self, wrong: Exception) -> RunError:
+        why = getattr(wrong, "strerror", None) or wrong
+        return RunError(f"{self.file}: {why}; expected a file that can be read")
 
     def _pieces(self, file: IO[bytes], magic: bytes) -> Iterator[bytes]:
         if magic.startswith(GZIP):

@@ -16,7 +16,16 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.training_run import RunError, formats
-from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
+from clusterproof.plugins.training_run.files import (
+    HEAD,
+    LONG_HEAD,
+    MAX_BYTES,
+    Format,
+    RunFile,
+    folders_of,
+    head_of,
+    in_series,
+)
 from clusterproof.plugins.training_run.not_recorded import how_it_ended, what_is
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import Fact, RunData
@@ -36,8 +45,6 @@ def _formats() -> tuple[Format, ...]:
 
 FORMATS = _formats()
 _NUMBER = re.compile(r"([0-9]{1,18})")
-_ROTATED = re.compile(r"(.+\.[a-z]+)[.-]([0-9]{1,8})(?:\.(?:gz|zst))?")  # train.log.1, train.log-20250616.gz
-MANY = 10_000  # larger numbers of such files are dates
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 
 _EXPECTED = "expected a log, trace, table, dump or samples of a training run (docs/training-runs.md lists their forms)"
@@ -224,13 +231,11 @@ def _files(folder: Path, links: list[str]) -> Iterator[Path]:
             yield path
 
 
-def _in_series(path: Path) -> tuple[tuple[str | int, ...], bool, int]:
-    """A sort key for the order of writing: slurm-9, slurm-10; train.log.2.gz, .1, train.log."""
-    rotated = _ROTATED.fullmatch(path.name)
-    name = path.with_name(rotated[1]) if rotated else path
-    number = int(rotated[2]) if rotated else 0
-    parts = tuple(int(word) if at % 2 else word for at, word in enumerate(_NUMBER.split(str(name))))
-    return parts, not rotated, number if number >= MANY else -number
+def _in_series(path: Path) -> tuple[tuple[str | int, ...], tuple[bool, int]]:
+    """A sort key for the order of writing: slurm-9, slurm-10; and the parts of a log that was rotated."""
+    name, place = in_series(path.name)
+    parts = _NUMBER.split(str(path.with_name(name)))
+    return tuple(int(word) if at % 2 else word for at, word in enumerate(parts)), place
 
 
 def _refuse(wrong: OSError) -> NoReturn:

@@ -1,0 +1,48 @@
+"""Whose end a launcher reports first. It polls, so this is no order of causes."""
+
+from __future__ import annotations
+
+import re
+
+_ROOT_CAUSE = "Root Cause (first observed failure)"
+BY_TASK = "ended first, as "  # the number is that of a launcher's task
+_SRUN = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
+_MPIRUN = re.compile(  # of [[…,0],…], its daemons, nothing is known
+    r"(?:Process name: \[\[\d{1,10},1\],| noticed that process rank )(\d{1,7})\b"
+)
+_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator MPI_COMM_WORLD")
+_HYDRA = re.compile(r"=   RANK (\d{1,7}) PID \d{1,10} RUNNING AT ")
+_HYDRA_SIGNAL = re.compile(r"=   KILLED BY SIGNAL: (\d{1,3}) \(")
+_BY_OTHERS = ("9", "15")  # SIGKILL, which it sends to all others, and SIGTERM
+
+
+class FirstEnd:
+    """Collects it line by line: in `ranks`, the first to end and how; usually one."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, str] = {}
+        self.is_root = False
+        self.of_hydra: int | None = None  # the rank of which its report is
+
+    def take(self, line: str, failed: int | None) -> None:
+        """Read a line; `failed` is the rank whose failure in torchrun's report it completes."""
+        self.is_root = self.is_root or _ROOT_CAUSE in line
+        if failed is not None and self.is_root:
+            self.is_root = False
+            self.ranks[failed] = "failed first, as its launcher saw it"
+        elif self.ranks:
+            return
+        elif srun := _SRUN.search(line):
+            self.ranks[int(srun[1])] = f"{BY_TASK}srun tells it, with exit code {srun[2]}"
+        elif mpirun := _MPIRUN.search(line) or _MPI_ABORT.search(line):
+            by_itself = ", by MPI_Abort" if mpirun.re is _MPI_ABORT else ""
+            self.ranks[int(mpirun[1])] = f"{BY_TASK}mpirun tells it{by_itself}"
+        elif hydra := _HYDRA.search(line):
+            self.of_hydra = int(hydra[1])
+        elif self.of_hydra is not None and (signal := _HYDRA_SIGNAL.search(line)) and signal[1] not in _BY_OTHERS:
+            self.ranks[self.of_hydra] = f"{BY_TASK}Hydra tells it, by signal {signal[1]}"
+
+
+def without_tasks(ended: dict[int, str]) -> dict[int, str]:
+    """Only ranks, where a launcher's tasks are none."""
+    return {rank: how for rank, how in ended.items() if not how.startswith(BY_TASK)}

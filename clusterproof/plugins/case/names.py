@@ -1,0 +1,63 @@
+"""What the names of a job's files say: what is in them, of which rank, and which are parts of one log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from clusterproof.plugins.case.log_file import KERNEL_LOG
+from clusterproof.plugins.training_run.files import CURRENT, in_series
+
+SHARED_LOG = re.compile(r"(?:^|[._-])(?:messages|syslog)(?=[._-]|$)", re.IGNORECASE)
+_SCHEDULER = re.compile(r"sacct|scontrol", re.IGNORECASE)
+_OF_JOB = re.compile(r"job", re.IGNORECASE)
+JOBS_OWN = re.compile(r"\.(?:out|err|stdout|stderr)$", re.IGNORECASE)
+_OUTPUT = re.compile(r"\.(?:out|err|log|txt|stdout|stderr)$", re.IGNORECASE)
+_RANK = re.compile(r"(?:rank|task|proc)[_.-]?(\d{1,7})(?=[._-]|$)|^log\.(\d{1,7})$|^(\d{1,6})\.(?:out|err|log)$")
+_SLURM_RANK = re.compile(r"\d{1,12}_(\d{1,7})_log\.(?:out|err)$")
+
+
+def in_parts(files: Iterable[Path]) -> list[list[Path]]:
+    """Each file alone, but the parts of a rotated log of output together, in the order of writing.
+
+    Files without the one that is still written, or from number 0 on, may each be another rank's.
+    """
+    series: dict[Path, list[Path]] = {}
+    for path in files:
+        name, _ = in_series(path.name)
+        is_log = is_output(path.name) and not (KERNEL_LOG.search(name) or is_named_record(name))
+        series.setdefault(path.with_name(name) if is_log else path, []).append(path)
+    return [group for parts in series.values() for group in _of_one_log(parts)]
+
+
+def _of_one_log(parts: list[Path]) -> list[list[Path]]:
+    places = {path: in_series(path.name)[1] for path in parts}
+    is_one = (
+        CURRENT in places.values() and (False, 0) not in places.values() and len(set(places.values())) == len(parts)
+    )
+    return [sorted(parts, key=places.__getitem__)] if is_one else [[path] for path in parts]
+
+
+def is_output(name: str) -> bool:
+    """Whether a file may be the output of ranks or launchers by its name."""
+    return bool(_OUTPUT.search(in_series(name)[0]) or "." not in name or _RANK.search(name))
+
+
+def rank_of(name: str) -> int | None:
+    """The rank or task that a file is named after."""
+    name, _ = in_series(name)
+    match = _RANK.search(name) or _SLURM_RANK.search(name)
+    return int(next(filter(None, match.groups()))) if match else None
+
+
+def is_packed_log(name: str) -> bool:
+    """Whether a file is a packed log by its name, rather than a packed trace, which may be much longer."""
+    written_as = in_series(name)[0]
+    is_log = _OUTPUT.search(written_as) or KERNEL_LOG.search(written_as) or _SCHEDULER.search(written_as)
+    return name.endswith((".gz", ".zst")) and bool(is_log)
+
+
+def is_named_record(name: str) -> bool:
+    """Whether a file may be a record by its name: `job-77.out` is a job's output, whatever it prints."""
+    return bool(_SCHEDULER.search(name) or (_OF_JOB.search(name) and not JOBS_OWN.search(name)))

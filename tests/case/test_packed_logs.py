@@ -1,0 +1,111 @@
+"""Logs that were packed, rotated or saved by Windows are read like others, and what is missing of them is said."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
+from clusterproof.plugins.case.folder import collect
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, XID_79, case_of, written
+
+RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
+FAILED = "2026-03-01 08:00:00,000 [rank3]: KeyError: 'caption'\n"
+GOES_ON = "".join(f"2026-03-01 08:00:{second},000 iteration {second}/900 | loss: 2.0\n" for second in range(10, 20))
+
+
+def windows(text: bytes) -> bytes:
+    return text.decode().replace("\n", "\r\n").encode("utf-16")
+
+
+WAYS = {
+    "{}.gz": gzip.compress,
+    "{}.1.gz": gzip.compress,
+    "{}.zst": zstandard.ZstdCompressor().compress,
+    "{}.1": bytes,
+    "{}-20260301": bytes,
+    "{}": windows,
+}
+
+
+@pytest.mark.parametrize(("form", "packed"), WAYS.items(), ids=WAYS)
+def test_a_log_is_read_however_it_is_packed(form: str, packed: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    folder = written(tmp_path, RECORD)
+    for name in ("rank_1.log", "rank_3.log", "gpu003-dmesg.txt"):
+        (folder / form.format(name)).write_bytes(packed(BROKEN_GPU[name].encode()))
+    case = case_of(folder, {})
+    assert (case.verdict.nodes, case.verdict.standing, case.verdict.rank) == (("gpu003",), "established", 3)
+
+
+@pytest.mark.parametrize("name", ["gpu003/dmesg.1", "gpu003/dmesg.2.gz", "gpu003/kern.log.1", "gpu003-kern.log.3.gz"])
+def test_a_rotated_kernel_log_is_of_the_node_that_its_folder_or_name_has(name: str, tmp_path: Path) -> None:
+    content = XID_79.format(time="08:00:01").encode()
+    folder = written(tmp_path, {**RECORD, "rank_3.log": STEPS + CUDA_OF_3})
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert case_of(folder, {}).verdict.nodes == ("gpu003",)
+
+
+def test_a_job_outlives_in_the_next_part_of_a_rotated_log_what_it_said_in_the_one_before(tmp_path: Path) -> None:
+    parts = {"train.log.2": STEPS, "train.log.1": FAILED, "train.log": GOES_ON}
+    case = case_of(tmp_path, {**RECORD, **parts})
+    assert (case.collected.events, [event.sign for event in case.collected.outlived]) == ((), ["exception"])
+    assert case.collected.read == ("1 record of Slurm", "1 file of output")
+    assert case.collected.outlived[0].source == f"train.log:{STEPS.count(chr(10)) + 1}"
+
+
+@pytest.mark.parametrize("names", [("train.out.1", "train.out.0"), ("train.out.0", "train.out.1", "train.out")])
+def test_files_that_may_each_be_of_another_rank_are_no_parts_of_one(names: tuple[str, ...], tmp_path: Path) -> None:
+    texts = (FAILED.partition(" [rank3]: ")[2], GOES_ON, GOES_ON)
+    case = case_of(tmp_path, {**RECORD, **dict(zip(names, texts, strict=False))})
+    assert [event.sign for event in case.collected.events] == ["exception"]
+
+
+def noise(size: int) -> str:
+    """Text that hardly packs."""
+    source = random.Random(0)
+    return "".join(f"{source.randbytes(64).hex()}\n" for _ in range(size // 128))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cut", [0, 30_000])
+def test_of_a_packed_log_its_beginning_and_its_end_are_read(cut: int, tmp_path: Path) -> None:
+    text = f"{CUDA_OF_3}{noise(HEAD_BYTES + TAIL_BYTES)}{FAILED}".encode()
+    packed = gzip.compress(text, 1)
+    written(tmp_path, RECORD)
+    (tmp_path / "job.out.gz").write_bytes(packed[: len(packed) - cut])
+    collected = collect(tmp_path)
+    assert [event.sign for event in collected.events] == ["illegal", *([] if cut else ["exception"])]
+    assert [gap for gap in collected.missing if "job.out.gz" in gap] == [
+        *(["job.out.gz: it breaks off; expected a whole file"] if cut else []),
+        "job.out.gz: all between its first 2 MiB and its last 6 MiB",
+    ]
+
+
+def test_a_log_that_unpacks_to_too_much_keeps_no_other_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.case.folder.MAX_BYTES", 9 << 20)
+    written(tmp_path, {**RECORD, "rank_3.log": FAILED})
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(bytes(10 << 20), 1))
+    case = case_of(tmp_path, {})
+    assert case.verdict.cause == "code"
+    assert any(gap.startswith("a.log.gz: with it more than 9,437,184 bytes") for gap in case.collected.missing)
+
+
+def test_a_kernel_log_that_breaks_off_keeps_no_node(tmp_path: Path) -> None:
+    ready = "2026-03-01T07:30:00,000000+00:00 nvme nvme0: ready\n"
+    written(tmp_path, RECORD)
+    (tmp_path / "gpu002-dmesg.txt.gz").write_bytes(gzip.compress(ready.encode() * 20)[:-8])
+    case = case_of(tmp_path, {})
+    assert case.advice.nodes["gpu002"] == "not known"
+    assert "gpu002-dmesg.txt.gz: it breaks off; expected a whole file" in case.collected.missing
+
+
+def test_an_empty_file_is_an_output(tmp_path: Path) -> None:
+    assert collect(written(tmp_path, {**RECORD, "slurm-77.err": ""})).read == ("1 record of Slurm", "1 file of output")
