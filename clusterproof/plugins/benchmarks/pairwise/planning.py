@@ -9,9 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import inf
 from random import Random
 
-from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise import (
+    RETEST_ROUNDS,
+    Round,
+    full,
+    is_inside,
+    quick,
+    rounds_of_circle,
+)
 from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import retest_round
@@ -46,6 +54,10 @@ class PairPlan:
     first_rounds: int | None = None
     mesh: MeshLimits | None = None  # if RDMA devices exchange a few bytes instead of measuring bandwidth
 
+    def __post_init__(self) -> None:
+        if not 0 < self.min_effect < inf:  # a journal may say so: nothing would be slow enough
+            raise ValueError(f"min_effect is {self.min_effect}")
+
     @cached_property
     def first(self) -> list[Round]:
         """The rounds that do not depend on measurements."""
@@ -65,7 +77,9 @@ class PairPlan:
     @cached_property
     def settings(self) -> AnalysisSettings:
         """The settings for the analysis."""
-        return AnalysisSettings(self.min_effect, self.places, len(self.first))
+        is_full = self.is_full and not self.asked  # counted, as all pairs of thousands of nodes are too many to list
+        count = rounds_of_circle(len(self.nodes)) if is_full else len(self.planned)
+        return AnalysisSettings(self.min_effect, self.places, len(range(count)[: self.first_rounds]))
 
 
 def plan(
