@@ -62,6 +62,12 @@ def test_what_is_analysed_of_tens_of_thousands_of_nodes_lists_no_pairs_that_are_
     assert time.process_time() - began < 10  # all pairs of them would take minutes, and more memory than there is
 
 
+def test_thousands_of_named_pairs_of_one_node_are_arranged_in_as_many_rounds_at_once() -> None:
+    began = time.process_time()
+    assert len(disjoint(pair("a", f"b{number}") for number in range(10_000))) == 10_000
+    assert time.process_time() - began < 10
+
+
 @examples(40)
 @given(SIZES_OF_PLACES)
 def test_a_full_schedule_of_places_begins_with_what_has_most_pairs_inside(sizes: list[int]) -> None:
