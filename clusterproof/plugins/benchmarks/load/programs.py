@@ -103,12 +103,18 @@ def efa_loopback(node: Node) -> object:
 
 
 def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
-    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends printed."""
+    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends printed.
+
+    Raises Broke if a server has no error and does not listen yet: that is before it opens the device.
+    """
     command, port = (*EXCHANGE, "-d", domain), free_port()
     variables = {**environment(node), **ON_THE_DEVICE}
     server = Tool(node, *command, "-B", port, program=program, environment=variables)
     if not await_listener(server, port):
-        return {"exit": None, "output": "", "server": communicate(server, LOOK_S)[0]}
+        printed, has_ended = communicate(server, LOOK_S)
+        if not (printed or has_ended):
+            raise Broke(f"fi_pingpong did not listen within {LISTEN_S:g} s, as on a busy node")
+        return {"exit": None, "output": "", "server": printed}
     client = Tool(node, *command, "-P", port, HERE, program=program, environment=variables)
     output, has_ended = communicate(client, EXCHANGE_S)
     return {"exit": client.exit if has_ended else None, "output": output, "server": communicate(server, LINGER_S)[0]}
