@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Reading
-from clusterproof.plugins.suite.perf.pairs_planning import planned
+from clusterproof.plugins.suite.perf.pairs_planning import parts, planned
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.pairwise.launched import NAMES, OPTIONS, Launched, Run, well
+from tests.checks.perf.given import bus_of
 
 
 @pytest.fixture
@@ -133,3 +135,34 @@ def test_what_the_pairs_are_compared_with_is_known_by_most_nodes_and_not_by_the_
     )
     journal = planned(nodes, OPTIONS, facts, {})
     assert (journal.about["key"]["efa"], Campaign(journal).floor_gb_per_s is None) == (32, False)
+
+
+H100, A100 = "2330", "20b2"  # PCI device ids
+
+
+def without_type(name: str, gpus: Sequence[str] | None, expect: Mapping[str, int] = {}) -> Node:
+    """A node that no instance type is known of, with GPUs of these models on its bus; None: it was not reached."""
+    read = {} if gpus is None else {"pci": Collected(Status.READ, {"devices": []}), **bus_of(gpus)}
+    return Node(Target(name, expect=expect), NodeEvidence(name, read))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "compared"),
+    [
+        ({"h": [H100] * 8, "a": [A100] * 8}, [["h0", "h1"], ["a0", "a1"]]),
+        ({"h": [H100] * 8, "c": []}, [["h0", "h1"], ["c0", "c1"]]),
+        ({"h": [H100] * 8, "less": [H100] * 7}, [["h0", "h1", "less0", "less1"]]),
+        ({"h": [H100] * 8, "a": [A100] * 8, "silent": None}, [["h0", "h1", "silent0", "silent1"], ["a0", "a1"]]),
+        ({"silent": None}, [["silent0", "silent1"]]),
+    ],
+)
+def test_nodes_without_a_type_are_compared_with_those_that_have_the_same_gpus(
+    nodes: Mapping[str, Sequence[str] | None], compared: list[list[str]]
+) -> None:
+    made = [without_type(f"{name}{at}", gpus) for name, gpus in nodes.items() for at in range(2)]
+    assert [[node.name for node in part] for part in parts(made)] == compared
+
+
+def test_nodes_that_should_have_more_gpus_are_not_measured_with_those_that_should_have_fewer() -> None:
+    made = [without_type(f"n{gpus}{at}", [H100] * gpus, {"gpus": gpus}) for gpus in (4, 8) for at in range(2)]
+    assert [[node.name for node in part] for part in parts(made)] == [["n40", "n41"], ["n80", "n81"]]
