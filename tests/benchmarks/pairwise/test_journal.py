@@ -204,6 +204,7 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
         ({**MEASURED, "pair": [1, 2]}, "expected texts"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": -1.0}}, "-1.0 is not a bandwidth"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": 1e30}}, "1e+30 is not a bandwidth"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": 5e-324}}, "5e-324 is not a bandwidth"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": float("nan")}}, "nan is not a bandwidth"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": "fast"}}, "'fast' is not a value of busbw_gb_per_s"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": True}}, "True is not a value of busbw_gb_per_s"),

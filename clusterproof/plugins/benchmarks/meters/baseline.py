@@ -22,7 +22,7 @@ from clusterproof.plugins.benchmarks.meters import (
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import read_whole
-from clusterproof.plugins.evidence.pairs import MAX_GB_PER_S, Reading, is_believable
+from clusterproof.plugins.evidence.pairs import Reading, is_believable
 from clusterproof.plugins.evidence.recording import write_whole
 
 SCHEMA = "clusterproof baseline 1"
@@ -145,7 +145,7 @@ def _figure(value: object, where: str) -> BaselineFigure:
     row = _table(value, where, names | {"busbw_gb_per_s", "readings", "stack"})
     parts = _table(row["stack"], f"{where}: stack", {column.name for column in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
-    if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
+    if type(busbw) not in (int, float) or not is_believable(busbw):
         raise BaselineError(f"{where}: busbw_gb_per_s is {busbw!r:.60}; expected a number above 0")
     return BaselineFigure(
         _key(row, where),
