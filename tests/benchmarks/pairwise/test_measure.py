@@ -166,3 +166,19 @@ def test_nodes_without_a_type_are_compared_with_those_that_have_the_same_gpus(
 def test_nodes_that_should_have_more_gpus_are_not_measured_with_those_that_should_have_fewer() -> None:
     made = [without_type(f"n{gpus}{at}", [H100] * gpus, {"gpus": gpus}) for gpus in (4, 8) for at in range(2)]
     assert [[node.name for node in part] for part in parts(made)] == [["n40", "n41"], ["n80", "n81"]]
+
+
+def test_who_names_pairs_decides_which_nodes_without_a_type_are_compared() -> None:
+    made = [without_type("h", [H100] * 8), without_type("a", [A100] * 8)]
+    assert parts(made) == []
+    assert [[node.name for node in part] for part in parts(made, [("a", "h")])] == [["h", "a"]]
+
+
+def test_a_named_pair_of_two_types_is_refused_beside_others(run: Run) -> None:
+    types = {name: "p5.48xlarge" if name < "n08" else "p4d.24xlarge" for name in NAMES}
+    launched = Launched()
+    with pytest.raises(
+        pytest.UsageError, match="--pairs names n00~n08, nodes that are not measured together; expected"
+    ):
+        run(launched, types=types, named_pairs=(("n00", "n01"), ("n00", "n08")))
+    assert not run.said

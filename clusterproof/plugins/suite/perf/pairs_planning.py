@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import log
 
+import pytest
+
 from clusterproof.plugins.benchmarks import launchers as launching
 from clusterproof.plugins.benchmarks.launchers import Launcher
 from clusterproof.plugins.benchmarks.launchers.client_server import ssh
@@ -43,17 +45,26 @@ from clusterproof.plugins.transport.srun import SETTING
 MESH_SHARES = ("rail_share", "switch_share")
 
 
-def parts(nodes: Sequence[Node]) -> list[list[Node]]:
-    """The nodes to compare, by instance type or GPUs: only those with accelerators, if any has them."""
+def parts(nodes: Sequence[Node], named_pairs: Sequence[tuple[str, str]] = ()) -> list[list[Node]]:
+    """The nodes to compare, by instance type or GPUs: only those with accelerators, if any has them.
+
+    Who names pairs decides which nodes without a type are compared. Raises pytest.UsageError for other pairs.
+    """
     accelerated = [node for node in nodes if node.catalog.accelerators(node.type_name) != 0]
     by_kind: dict[str, list[Node]] = {}
     for node in accelerated or nodes:
-        by_kind.setdefault(_kind(node), []).append(node)
+        by_kind.setdefault(node.type_name if named_pairs else _kind(node), []).append(node)
     unknown = by_kind.pop("", [])
     if unknown and by_kind:  # mostly nodes that were not reached: they are counted with the largest kind
         max(by_kind.values(), key=len).extend(unknown)
     elif unknown:
         by_kind[""] = unknown
+    for pair in named_pairs:
+        if not any({*pair} <= {node.name for node in members} for members in by_kind.values()):
+            raise pytest.UsageError(
+                f"--pairs names {'~'.join(pair):.160}, nodes that are not measured together; expected two of one "
+                "instance type, and with accelerators if others of the run have any"
+            )
     return [members for members in by_kind.values() if len(members) > 1]
 
 
