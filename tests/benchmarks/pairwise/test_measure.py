@@ -163,6 +163,15 @@ def test_nodes_without_a_type_are_compared_with_those_that_have_the_same_gpus(
     assert [[node.name for node in part] for part in parts(made)] == compared
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_kinds_of_nodes_have_the_same_files_where_the_first_node_is_silent_when_they_are_resumed(
+    is_silent: bool,
+) -> None:
+    models = [H100, A100, H100, A100, H100, H100]
+    made = [without_type(f"n{at}", None if is_silent and not at else [model]) for at, model in enumerate(models)]
+    assert [{node.name for node in part} for part in parts(made)] == [{"n0", "n2", "n4", "n5"}, {"n1", "n3"}]
+
+
 def test_nodes_that_should_have_more_gpus_are_not_measured_with_those_that_should_have_fewer() -> None:
     made = [without_type(f"n{gpus}{at}", [H100] * gpus, {"gpus": gpus}) for gpus in (4, 8) for at in range(2)]
     assert [[node.name for node in part] for part in parts(made)] == [["n40", "n41"], ["n80", "n81"]]

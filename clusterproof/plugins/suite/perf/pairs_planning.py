@@ -65,7 +65,9 @@ def parts(nodes: Sequence[Node], named_pairs: Sequence[tuple[str, str]] = ()) ->
                 f"--pairs names {'~'.join(pair):.160}, nodes that are not measured together; expected two of one "
                 "instance type, and with accelerators if others of the run have any"
             )
-    return [members for members in by_kind.values() if len(members) > 1]
+    position = {node.name: at for at, node in enumerate(nodes)}
+    ordered = sorted(by_kind.values(), key=lambda members: min(position[node.name] for node in members))
+    return [members for members in ordered if len(members) > 1]  # in the same order if a node is silent when resumed
 
 
 def _kind(node: Node) -> str:
