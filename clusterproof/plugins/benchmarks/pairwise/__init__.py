@@ -31,8 +31,9 @@ def rounds_of_circle(nodes: int) -> int:
 
 def of_circle(nodes: Sequence[str], number: int) -> Round:
     """One of these rounds: all of them together are too many for thousands of nodes."""
-    first, *others = [*nodes, *([None] if len(nodes) % 2 else [])]
-    turned = [first, *others[len(others) - number :], *others[: len(others) - number]]
+    ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
+    end = len(ring) - number
+    turned = [*ring[:1], *ring[end:], *ring[1:end]]
     half = len(turned) // 2
     facing = zip(turned[:half], reversed(turned[half:]), strict=True)
     return tuple(pair(a, b) for a, b in facing if a is not None and b is not None)
