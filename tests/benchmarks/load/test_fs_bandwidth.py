@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -73,6 +74,23 @@ def test_a_user_who_gives_the_scratch_files_name_to_another_file_does_not_have_t
     assert (own.read_text(), collector.value["read"]["bytes"]) == ("precious", 64 * 1024 * 1024)
 
 
+@needs_fio
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_users_own_fio_runs_as_that_user_and_may_write_the_scratch_file() -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        own = folder / "fio"
+        own.write_text('#!/bin/sh\nexec fio "$@"\n')
+        own.chmod(0o755)
+        os.chown(own, 65534, 65534)
+        options = LoadOptions(fs_folder=name, fs_mib=64, folders=name)
+        collector = loaded({"fs_bandwidth"}, options).collectors["fs_bandwidth"]
+    if "Invalid argument" in collector.detail:
+        pytest.skip(f"{name} has no direct I/O")
+    assert (collector.status, collector.detail) == (Status.READ, "")
+
+
 @pytest.mark.parametrize("counted", [{"io_bytes": 512 * 1024}, {"io_bytes": 512 * 1024**2, "io_kbytes": 512 * 1024}])
 def test_bytes_are_counted_alike_by_fio_2_which_calls_kib_so(
     counted: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -125,7 +143,7 @@ def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -
     writer = os.fork()
     if not writer:
         os.setsid()
-        with scratch_file(str(tmp_path)):
+        with scratch_file(str(tmp_path), os.geteuid()):
             os.execvp("sleep", ["sleep", "1000"])
     assert settles(lambda: list(tmp_path.iterdir()))
     assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]

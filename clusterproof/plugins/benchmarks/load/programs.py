@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.agent.tools import Tool, find
+from clusterproof.plugins.agent.tools import Tool, find, user_of
 from clusterproof.plugins.benchmarks.load.tool import (
     ASK_S,
     END_S,
@@ -177,7 +177,8 @@ def fs_bandwidth(node: Node) -> object:
     size_mib = int(node.settings.get("fs_mib", FILE_MIB)) // JOBS
     require_space(node, folder, size_mib)
     node.at(folder)
-    with scratch_file(node.path(folder)) as (path, name):
+    runs_as = user_of(node, find(node, "fio", folders(node), named(node))) if named(node) else os.geteuid()
+    with scratch_file(node.path(folder), runs_as) as (path, name):
         written = phase(node, path, name, "write", size_mib)
         least_mib = min(job["bytes"] for job in written) // MIB
         if not least_mib:
@@ -224,8 +225,8 @@ def total(jobs: list[dict[str, int]]) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def scratch_file(folder: str) -> Iterator[tuple[str, str]]:
-    """Create a file in a folder, readable only by this user, and yield a path to it, and its name. Raises OSError.
+def scratch_file(folder: str, user: int) -> Iterator[tuple[str, str]]:
+    """Create a file in a folder, readable only by that user, and yield a path to it, and its name. Raises OSError.
 
     The path leads a child to this file, and to no other that a user of the folder gives its name. It is removed at the
     end by this process, or if that is killed, by another that waits for this.
@@ -236,6 +237,7 @@ def scratch_file(folder: str) -> Iterator[tuple[str, str]]:
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             os.set_inheritable(file, True)
+            os.fchown(file, user, -1)
             yield f"/proc/self/fd/{file}", name
         finally:
             os.close(file)
