@@ -112,8 +112,11 @@ def test_what_was_incomplete_in_a_run_is_said_of_a_node_that_other_runs_accept(t
     assert "8 accepted, 1 concern" in screen
 
 
-def test_where_nothing_was_measured_nobody_decides_in_the_place_of_the_check(tmp_path: Path) -> None:
-    nodes = Found(findings=(ALONE,), speed=lambda node, _run: 0.0 if node == "n3" else 1.0)
+@pytest.mark.parametrize("next_to_nothing", [0.0, 5e-324, 1e-20])
+def test_where_nothing_was_measured_nobody_decides_in_the_place_of_the_check(
+    next_to_nothing: float, tmp_path: Path
+) -> None:
+    nodes = Found(findings=(ALONE,), speed=lambda node, _run: next_to_nothing if node == "n3" else 100.0)
     assert outcome(tmp_path, nodes)[0].said is NodeVerdict.OPEN
 
 

@@ -146,6 +146,15 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
     assert journal.read(tmp_path, "c", "plan") == [RUN, RepairedNodes(("n1",), 10.0)]
 
 
+def test_a_full_disk_is_said_of_the_folder_that_is_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.chdir(tmp_path)
+    assert accept(["ssh:n[1-2]"]) == (4, "clusterproof accept: acceptance: No space left on device\n")
+
+
 def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str]:
     """`clusterproof accept` of simulated nodes as typed by a user."""
     monkeypatch.setattr(runner, "launched", nodes.launch)
@@ -195,6 +204,21 @@ def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, mo
     report = json.loads((tmp_path / "into/acceptance.json").read_text())
     assert (report["outcome"], report["summary"]) == ("undecided", {"accepted": 7, "open": 1})
     assert "did not end (exit code 4)" in report["stopped"]
+
+
+def test_a_report_never_says_accepted_where_a_later_run_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 0
+
+    def full(_folder: Path) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(journal, "sealed", full)
+    expected = f"{tmp_path / 'into'}: No space left on device"
+    assert typed(tmp_path, Nodes(), monkeypatch, "--again", "n5") == (4, f"clusterproof accept: {expected}\n")
+    report = json.loads((tmp_path / "into/acceptance.json").read_text())
+    assert (report["outcome"], report["stopped"]) == ("undecided", expected)
 
 
 def test_a_folder_that_cannot_be_read_keeps_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,8 @@ def test_what_was_measured_between_a_node_and_one_that_left_is_measured_with_ano
     gone_on(tmp_path, nodes, ("n1", "n2"), PAIRS)
     assert [of for stage, of in nodes.runs if stage == "pairs"] == [("n1", "n3"), ("n1", "n2")]
     outcome = gone_on(tmp_path, nodes, ("n1",), PAIRS)
-    assert "Pairs of nodes: 0 of 1 runs" in outcome["nodes"][0]["reasons"]
+    assert "pairs" not in outcome["nodes"][0]["runs"], "no node is left with which it was measured"
+    assert "Pairs of nodes: there are not 2 nodes" in outcome["left_out"]
 
 
 @pytest.mark.long

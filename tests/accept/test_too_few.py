@@ -11,6 +11,7 @@ from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import report
 from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import of_nodes
+from clusterproof.plugins.catalog.acceptance import stages as acceptance_stages
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
@@ -118,4 +119,18 @@ def test_nothing_is_run_planned_or_missing_of_collectives_that_are_left_out(
     assert report(made.state, made.ended, "X", "")["summary"] == {"accepted": count}
     planned = accept([f"ssh:n[1-{count}]", "--plan", str(tmp_path / "plan.toml"), "--dry-run"])[1].splitlines()
     assert f"2. {OF_GROUPS}not here: there are not 3 nodes, or not 4 may be loaded at once" in planned
+    assert planned[-1].startswith("about 2 min")
+
+
+@pytest.mark.parametrize("stage", ["pairs", "whole"])
+def test_of_a_single_node_no_stage_between_nodes_is_planned_run_or_missing(stage: str, tmp_path: Path) -> None:
+    nodes = Nodes()
+    made = acceptance(tmp_path, nodes, f'stages = ["inventory", "{stage}"]\n', cluster_of(NAMES[:1]))
+    made.go_on((), lambda _words: None)
+    reported = report(made.state, made.ended, "X", "")
+    title = acceptance_stages()[stage].title
+    assert [name for name, _ in nodes.runs] == ["inventory"]
+    assert (reported["summary"], f"{title}: there are not 2 nodes" in reported["left_out"]) == ({"accepted": 1}, True)
+    planned = accept(["ssh:n1", "--plan", str(tmp_path / "plan.toml"), "--dry-run"])[1].splitlines()
+    assert f"2. {title}: not here: there are not 2 nodes" in planned
     assert planned[-1].startswith("about 2 min")

@@ -53,7 +53,7 @@ def collected(blocks: dict[str, str], script: str, tmp_path: Path, monkeypatch: 
     program.write_text(script, encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setattr(tools, "find", lambda *_: str(program))
-    monkeypatch.setattr(tools, "_user_of", lambda *_: __import__("os").geteuid())
+    monkeypatch.setattr(tools, "user_of", lambda *_: __import__("os").geteuid())
     names: dict[str, Any] = {}
     exec(blocks[f"{FOLDER}/collect.py"], names)
     return names["read"](Node())

@@ -33,11 +33,12 @@ RESULTS, RECORDING = "results.jsonl", "recording"
 UNKNOWN = "unknown"  # kind of hardware
 MAX_LEVEL = 60  # characters
 OF_MODEL = ", PCI device "
+LEAST_SPEED = 1e-9  # of anything that works: shares of the usual speed can be computed from here on
 
 
 @record
 class UnitSpeed:
-    """The speed of a node or one of its GPUs, above 0. `model` and `path` distinguish GPUs, where needed."""
+    """The speed of a node or one of its GPUs, LEAST_SPEED or more. `model` and `path` distinguish GPUs, if needed."""
 
     measurement: str
     what: str  # name of the measurement
@@ -161,13 +162,13 @@ def _levels(node: Node) -> Mapping[str, str]:
 
 
 def _speeds(node: Node) -> Iterator[UnitSpeed]:
-    """The measurements that a population judges. A device that did nothing at all is left to the check."""
+    """The measurements that a population judges. A device that did next to nothing is left to the check."""
     for name in acceptance.measures():
         try:
             of_measure = speeds_of(node, name)
         except (Incomplete, NotApplicable):
             continue
-        if all(speed > 0 for by_device in of_measure.values() for speed in by_device.values()):
+        if all(speed >= LEAST_SPEED for by_device in of_measure.values() for speed in by_device.values()):
             for what, by_device in of_measure.items():
                 yield from _of_each(node, name, what, by_device)
 

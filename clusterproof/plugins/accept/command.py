@@ -31,7 +31,8 @@ from clusterproof.reports.formats import write_whole
 from clusterproof.reports.run_folder import safe_name
 
 INTERRUPTED, UNREADABLE, OPEN = 2, 4, 10  # exit codes, as those of a run
-RECORD, PAGE, NAMESPACE = "acceptance.json", "acceptance.html", "clusterproof-acceptance"
+FOLDER, RECORD, PAGE = "acceptance", "acceptance.json", "acceptance.html"
+NAMESPACE = "clusterproof-acceptance"
 
 
 def accept(arguments: Sequence[str]) -> tuple[int, str]:
@@ -39,10 +40,15 @@ def accept(arguments: Sequence[str]) -> tuple[int, str]:
     option = parser().parse_args(arguments)
     try:
         return _accept(option)
-    except (InventoryError, JournalError) as problem:
-        return UNREADABLE, f"clusterproof accept: {problem}\n"
-    except OSError as problem:
-        return UNREADABLE, f"clusterproof accept: {problem.filename or option.into}: {problem.strerror or problem}\n"
+    except (InventoryError, JournalError, OSError) as problem:
+        return UNREADABLE, f"clusterproof accept: {_said(problem, option)}\n"
+
+
+def _said(problem: Exception, option: argparse.Namespace) -> str:
+    """One line; of a file or disk, the folder where the error names none."""
+    if not isinstance(problem, OSError):
+        return str(problem)
+    return f"{problem.filename or option.into or FOLDER}: {problem.strerror or problem}"
 
 
 def _accept(option: argparse.Namespace) -> tuple[int, str]:
@@ -59,7 +65,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         return 0, "\n".join(_planned(plan, cluster)) + "\n"
     if option.sign:
         _signature(b"", option.sign)  # an unusable key is better reported before the stages than after them
-    folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
+    folder = Path(option.into or Path(FOLDER) / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
     for note in cluster.notes:
         _print(f"{NOTED}{printable(note, len(note))}")
@@ -71,9 +77,9 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         if made.is_read:
             _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"
-    except JournalError as problem:
+    except (JournalError, OSError) as problem:
         if made.is_read:  # otherwise the existing report would be outdated
-            _write(made, str(problem), option)
+            _write(made, _said(problem, option), option)
         raise
     report = _write(made, stopped, option)
     return exit_code(report), f"{text(report)}{folder / PAGE}\n"

@@ -22,6 +22,7 @@ from clusterproof.plugins.core.verdict import Verdict
 COLLECTIVES = "collectives"  # the stage for groups
 MIN_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {MIN_OF_A_PLACE} nodes or more"
+NO_PAIRS = "there are not 2 nodes"
 NO_GROUPS = f"there are not {MIN_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
 MAX_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
 TWICE = 2  # a failure in a stage that measures speed must be confirmed
@@ -236,7 +237,7 @@ class AcceptanceState:
         if self.why_nothing_to_measure(stage, kept):
             return ()
         if stage.scope == "all":
-            return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
+            return _with_others(kept, [node for node in kept if not runs[node]])
         if stage.scope == "places":
             return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
         if not stage.is_load:  # it compares nodes: a single node would show nothing
@@ -264,7 +265,9 @@ class AcceptanceState:
         nodes = self.nodes if kept is None else kept
         if stage.scope == "places" and not self.places_of(nodes):
             return NO_PLACES
-        return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(nodes)) else ""
+        if stage.name == COLLECTIVES and not self.plan.largest_group(len(nodes)):
+            return NO_GROUPS
+        return NO_PAIRS if stage.scope == "all" and len(nodes) < 2 else ""
 
     def measured_in(self, stage: Stage, kept: Sequence[str]) -> frozenset[str]:
         """The nodes that the stage can measure if these are left: those in a large place, else all, or none."""

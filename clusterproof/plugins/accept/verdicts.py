@@ -100,10 +100,8 @@ def _counted(reasons: Sequence[str]) -> tuple[str, ...]:
 
 
 def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
-    of_all, kept = state.measured_in(stage, state.nodes), state.kept
-    if not state.out or stage.scope == "nodes":
-        return ReachedNodes(stage, of_all, of_all)
-    return ReachedNodes(stage, of_all, state.measured_in(stage, kept) if len(kept) > 1 else frozenset())
+    of_all = state.measured_in(stage, state.nodes)
+    return ReachedNodes(stage, of_all, state.measured_in(stage, state.kept) if state.out else of_all)
 
 
 def _outcome_of(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:

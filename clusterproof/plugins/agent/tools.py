@@ -46,7 +46,7 @@ class Tool:
         program = program or find(node, name)
         if node.root and os.geteuid():
             raise Denied(f"{name}: only root may run a program under {node.root}")
-        user = _user_of(node, program)
+        user = user_of(node, program)
         self.line = " ".join((name, *arguments))
         self.exit = 0
         node.at(self.line)
@@ -153,7 +153,7 @@ def _all_of(tool: Tool, max_bytes: int) -> str:
     return output.decode("utf-8", "replace")
 
 
-def _user_of(node: Node, program: str) -> int:
+def user_of(node: Node, program: str) -> int:
     """The user to run a program as: this one, unless root would run another user's program. Raises Denied."""
     if os.geteuid():
         return os.geteuid()

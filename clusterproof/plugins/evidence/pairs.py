@@ -75,12 +75,12 @@ class Reading:
         return next((kind for phrase, kind in _PHRASES.items() if phrase in record.get("problem", "")), None)
 
 
-MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
+MIN_GB_PER_S, MAX_GB_PER_S = 1e-9, 100_000.0  # a byte a second; no network and no NVLink domain comes near the other
 
 
 def is_believable(gb_per_s: float | None) -> bool:
     """Whether it can be a bandwidth at all."""
-    return gb_per_s is not None and 0 < gb_per_s <= MAX_GB_PER_S
+    return gb_per_s is not None and MIN_GB_PER_S <= gb_per_s <= MAX_GB_PER_S
 
 
 @dataclass(frozen=True, slots=True, order=True)

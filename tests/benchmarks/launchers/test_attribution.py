@@ -91,6 +91,13 @@ def test_of_a_group_that_does_not_meet_the_client_says_with_whom() -> None:
     )
 
 
+def test_a_port_that_a_user_has_taken_is_no_evidence_against_the_node() -> None:
+    taken = NodeAnswer(unmet="port 20001 is taken", is_port_taken=True)
+    reading = of_group(n2=taken, n4=NodeAnswer(unmet="n2 cannot be reached on port 20000 (…)"))
+    assert reading.problem == "n2: port 20001 is taken; expected a free port"
+    assert (reading.culprit, reading.failure) == ("n2", Failure.NOT_AT_FAULT)
+
+
 def test_a_node_that_is_taken_when_it_is_cleaned_up_says_nothing_of_the_network() -> None:
     reading = silenced(Reading(problem="it ended with 1"), {"gpu-2": TAKEN}, Pair("gpu-1", "gpu-2"))
     assert reading.failure is Failure.NOT_AT_FAULT

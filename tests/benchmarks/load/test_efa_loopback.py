@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.agent.tools import find
+from clusterproof.plugins.agent.reading import Broke, Node
+from clusterproof.plugins.agent.tools import Tool, find
 from clusterproof.plugins.benchmarks.load import programs
 from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from tests.benchmarks.load.loaded import evidence_of
@@ -33,6 +35,48 @@ def test_a_librarys_many_warnings_cut_off_neither_the_first_of_them_nor_the_row_
     output, has_ended = programs.communicate(program, 1.0)  # type: ignore[arg-type]
     assert (output.startswith("libfabric:7:efa:fork"), len(output), has_ended) == (True, programs.MAX_WORDS, True)
     assert PingpongRun({"domain": "d", "exit": 0, "output": output, "server": ""}).mb_per_s == 3653.77
+
+
+@needs_fi_pingpong
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_a_user_of_the_node_who_comes_first_at_the_port_is_no_evidence_against_a_device(
+    comes_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the client of the real server, or as the listener in place of it."""
+    intruders: list[socket.socket] = []
+    real_free_port, real_await = programs.free_port, programs.await_listener
+
+    def taken_port() -> str:
+        port = real_free_port()
+        if not comes_first:
+            intruders.append(socket.create_server((programs.HERE, int(port))))
+        return port
+
+    def awaited(server: Tool, port: str) -> bool:
+        listens = real_await(server, port)
+        if comes_first:
+            intruders.append(socket.create_connection((programs.HERE, int(port))))
+            time.sleep(1.0)  # for the server to accept it
+        return listens
+
+    monkeypatch.setattr(programs, "free_port", taken_port)
+    monkeypatch.setattr(programs, "await_listener", awaited)
+    monkeypatch.setattr(programs, "LISTEN_S", 300.0)
+    node = Node(collector_s=60.0)
+    run = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
+    for intruder in intruders:
+        intruder.close()
+    assert (run.mb_per_s, run.is_apart) == (None, True), run.why_not
+
+
+@needs_fi_pingpong
+def test_a_server_that_a_busy_node_has_not_started_yet_is_no_exchange_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programs, "LISTEN_S", 0.0)
+    node = Node(collector_s=60.0)
+    with pytest.raises(Broke, match="did not listen within 0 s, as on a busy node"):
+        programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")
 
 
 @needs_fi_pingpong

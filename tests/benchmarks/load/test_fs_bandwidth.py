@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,7 +18,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.benchmarks.load import programs
 from clusterproof.plugins.benchmarks.load.asking import program
 from clusterproof.plugins.benchmarks.load.options import LoadOptions
-from clusterproof.plugins.benchmarks.load.programs import JOBS, scratch_file
+from clusterproof.plugins.benchmarks.load.programs import JOBS, PREFIX, scratch_file
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth
 from tests.benchmarks.load.loaded import evidence_of, loaded, read
@@ -47,6 +49,46 @@ def test_fio_writes_and_reads_past_the_cache_and_leaves_nothing(tmp_path: Path) 
     assert collector.value["write"]["bytes"] == collector.value["read"]["bytes"] == 64 * 1024 * 1024
     assert set(FsBandwidth(collector.value).gb_per_s) == {"write", "read"}
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_fio
+def test_a_user_who_gives_the_scratch_files_name_to_another_file_does_not_have_that_written(tmp_path: Path) -> None:
+    own, folder, is_over = tmp_path / "own", tmp_path / "of_everybody", threading.Event()
+    own.write_text("precious")
+    folder.mkdir()
+
+    def rename() -> None:
+        while not is_over.is_set():
+            for scratch in folder.glob(f"{PREFIX}*"):
+                if not scratch.is_symlink():
+                    (folder / "link").symlink_to(own)
+                    (folder / "link").replace(scratch)
+
+    user = threading.Thread(target=rename)
+    user.start()
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(folder), fs_mib=64)).collectors["fs_bandwidth"]
+    is_over.set()
+    user.join()
+    if "Invalid argument" in collector.detail:
+        pytest.skip(f"{tmp_path} has no direct I/O")
+    assert (own.read_text(), collector.value["read"]["bytes"]) == ("precious", 64 * 1024 * 1024)
+
+
+@needs_fio
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_users_own_fio_runs_as_that_user_and_may_write_the_scratch_file() -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        own = folder / "fio"
+        own.write_text('#!/bin/sh\nexec fio "$@"\n')
+        own.chmod(0o755)
+        os.chown(own, 65534, 65534)
+        options = LoadOptions(fs_folder=name, fs_mib=64, folders=name)
+        collector = loaded({"fs_bandwidth"}, options).collectors["fs_bandwidth"]
+    if "Invalid argument" in collector.detail:
+        pytest.skip(f"{name} has no direct I/O")
+    assert (collector.status, collector.detail) == (Status.READ, "")
 
 
 @pytest.mark.parametrize("counted", [{"io_bytes": 512 * 1024}, {"io_bytes": 512 * 1024**2, "io_kbytes": 512 * 1024}])
@@ -94,14 +136,14 @@ def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> 
 def writers(folder: Path) -> list[bytes]:
     """Running programs with this folder on their command line."""
     lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
-    return [line for line in lines if f"--filename={folder}".encode() in line]
+    return [line for line in lines if f"--description={folder}".encode() in line]
 
 
 def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -> None:
     writer = os.fork()
     if not writer:
         os.setsid()
-        with scratch_file(str(tmp_path)):
+        with scratch_file(str(tmp_path), os.geteuid()):
             os.execvp("sleep", ["sleep", "1000"])
     assert settles(lambda: list(tmp_path.iterdir()))
     assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]

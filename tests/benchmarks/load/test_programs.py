@@ -17,6 +17,8 @@ from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
+from clusterproof.plugins.evidence.perf.gpu_speed import document
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
@@ -62,6 +64,15 @@ def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something(
         ([TAKES_TURNS], [nodes[4], nodes[0]]),
     ]
     assert list(rounds(frozenset({TAKES_TURNS}), nodes[:2], 4)) == [([TAKES_TURNS], nodes[:2])]
+
+
+def test_a_result_behind_what_a_library_logs_is_not_cut_off() -> None:
+    """As with NCCL_DEBUG=INFO in /etc/nccl.conf."""
+    shell = f"yes 'node:1:1 [0] NCCL INFO Channel 00/24' | head -c {3 * tool.MAX_OUTPUT_BYTES}; echo; echo '{{}}'"
+    ran = tool.output_of(Node(collector_s=60.0), ("sh", "-c", shell), "/bin/sh", 60.0)
+    assert len(str(ran["output"])) < tool.MAX_OUTPUT_BYTES + 100
+    assert "bytes left out" in str(ran["output"])
+    assert document(ProgramRun(ran)) == {}
 
 
 @pytest.mark.parametrize(

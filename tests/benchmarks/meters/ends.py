@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
@@ -33,3 +35,11 @@ def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Outp
     server = start(meter.server(settings, port))
     outputs = (ended(client), ended(server))
     return meter.read(settings, outputs), outputs
+
+
+def connected(port: int) -> bool:
+    """Connect to a server, as any user may, and leave; whether it listens."""
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    return False

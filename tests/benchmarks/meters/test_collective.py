@@ -98,16 +98,16 @@ def test_where_nccl_names_no_network_the_counters_do_and_only_where_they_account
 
 
 @pytest.mark.parametrize(
-    ("summary", "rows"),
+    ("summary", "rows", "count"),
     [
-        ("# Out of bounds values : 2 FAILED\n", NCCL_ROWS),
-        ("# Out of bounds values : 0 OK\n", NCCL_ROWS.replace("45.21      0", "45.21      7")),
+        ("# Out of bounds values : 2 FAILED\n", NCCL_ROWS, 2),
+        ("# Out of bounds values : 0 OK\n", NCCL_ROWS.replace("45.21      0", "45.21      7"), 7),
     ],
 )
-def test_wrong_values_are_no_bandwidth(summary: str, rows: str) -> None:
+def test_wrong_values_are_no_bandwidth(summary: str, rows: str, count: int) -> None:
     read = nccl(nccl_log(rows=rows, summary=summary))
     assert (read.busbw_gb_per_s, read.is_correct) == (None, False)
-    assert "wrong results" in read.problem
+    assert read.problem == f"wrong results: {count} values out of bounds"
 
 
 @pytest.mark.parametrize("cell", ["0.00", "-473.38", "nan", "inf", "999999999999", "N/A", "1e308"])

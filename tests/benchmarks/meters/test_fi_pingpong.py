@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.meters.ends import GB, measured
 from tests.testbed.needs import needs_fi_pingpong
 
@@ -64,6 +64,12 @@ def test_what_is_no_whole_run_of_fi_pingpong_is_a_problem(text: str, end: int | 
     read = pingpong(text, end)
     assert read.busbw_gb_per_s is None
     assert read.problem.startswith(message)
+
+
+def test_a_server_that_serves_another_client_is_no_evidence_against_its_node() -> None:
+    refused = pingpong("[error] util/pingpong.c:408 : failed to connect: Connection refused\n", 111)
+    assert (refused.culprit, refused.failure) == ("", Failure.NOT_AT_FAULT)
+    assert pingpong("fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)\n", 61).failure is None
 
 
 @pytest.mark.parametrize(

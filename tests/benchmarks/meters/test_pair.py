@@ -18,7 +18,7 @@ import pytest
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong, iperf3, proven_network
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.evidence.pairs import Failure, Reading
-from tests.benchmarks.meters.ends import GB, ended, measured, start
+from tests.benchmarks.meters.ends import GB, connected, ended, measured, start
 from tests.testbed.needs import needs_iperf3
 from tests.transport.loopback import free_port
 
@@ -223,6 +223,35 @@ def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
     read = iperf(output.text, output.exit)
     assert (read.busbw_gb_per_s, output.exit) == (None, 1)
     assert read.problem.startswith("to the server: the server is busy running a test")
+    assert read.failure is Failure.NOT_AT_FAULT
+
+
+@needs_iperf3
+def test_a_user_who_comes_first_at_a_servers_port_is_no_evidence_against_its_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.TRIES", 1)
+    port = free_port()
+    with start(iperf3.server(MeterSettings(), port)) as server:
+        while not connected(port):
+            time.sleep(0.05)
+        client = ended(start(iperf3.client(MeterSettings(), "127.0.0.1", port)))
+        while server.poll() is None:
+            connected(port)
+        read = iperf3.read(MeterSettings(), (client, ended(server)))
+    assert "Connection refused" in read.problem
+    assert (read.culprit, read.failure) == ("", Failure.NOT_AT_FAULT)
+
+
+@pytest.mark.parametrize(
+    ("server", "failure"),
+    [(Output("", 0), Failure.NOT_AT_FAULT), (Output("", None), Failure.NOT_AT_FAULT), (Output("", 139), None)],
+)
+def test_a_server_that_dies_is_held_against_its_node_though_its_client_is_refused(
+    server: Output, failure: Failure | None
+) -> None:
+    refused = printed({"error": "unable to connect to server: Connection refused"})
+    assert iperf(refused, 1, server).failure is failure
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +155,7 @@ HEADER: dict[str, object] = {
     "absent": {},
     "about": {},
 }
+KEY = {"instance_type": "", "efa": 0, "nodes": 2, "ranks_per_node": 8, "collective": "all_reduce", "size_bytes": 8}
 MEASURED = {"pair": ["a", "b"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 1.0}}
 OF_GROUP = {"group": ["a", "b", "c"], "at_once": 1, "reading": {"busbw_gb_per_s": 1.0}}
 
@@ -176,6 +178,14 @@ def without(raw: dict[str, object], key: str) -> dict[str, object]:
         (json.dumps({**HEADER, "nodes": [1, 2]}), "expected texts"),
         (json.dumps({**HEADER, "asked": [["a"]]}), "its first line is not a plan"),
         (json.dumps({**HEADER, "min_effect": "much"}), "its first line is not a plan"),
+        *((json.dumps({**HEADER, "min_effect": x}), f"min_effect is {x}") for x in (math.nan, math.inf, 0.0, -1.0)),
+        (json.dumps({**HEADER, "about": {"meter": ["iperf3"]}}), "about: meter is ['iperf3']"),
+        (json.dumps({**HEADER, "about": {"stack": 5}}), "its first line is not a plan"),
+        (json.dumps({**HEADER, "about": {"stack": {"driver": 5}}}), "about: stack: driver is 5"),
+        *(
+            (json.dumps({**HEADER, "about": {"key": {**KEY, name: ["x"]}}}), f"about: key: {name} is ['x']")
+            for name in KEY
+        ),
     ],
     ids=lambda value: value[:30],
 )
@@ -194,6 +204,7 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
         ({**MEASURED, "pair": [1, 2]}, "expected texts"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": -1.0}}, "-1.0 is not a bandwidth"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": 1e30}}, "1e+30 is not a bandwidth"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": 5e-324}}, "5e-324 is not a bandwidth"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": float("nan")}}, "nan is not a bandwidth"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": "fast"}}, "'fast' is not a value of busbw_gb_per_s"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": True}}, "True is not a value of busbw_gb_per_s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Reading
-from clusterproof.plugins.suite.perf.pairs_planning import planned
+from clusterproof.plugins.suite.perf.pairs_planning import parts, planned
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.pairwise.launched import NAMES, OPTIONS, Launched, Run, well
+from tests.checks.perf.given import bus_of
 
 
 @pytest.fixture
@@ -133,3 +135,59 @@ def test_what_the_pairs_are_compared_with_is_known_by_most_nodes_and_not_by_the_
     )
     journal = planned(nodes, OPTIONS, facts, {})
     assert (journal.about["key"]["efa"], Campaign(journal).floor_gb_per_s is None) == (32, False)
+
+
+H100, A100 = "2330", "20b2"  # PCI device ids
+
+
+def without_type(name: str, gpus: Sequence[str] | None, expect: Mapping[str, int] = {}) -> Node:
+    """A node that no instance type is known of, with GPUs of these models on its bus; None: it was not reached."""
+    read = {} if gpus is None else {"pci": Collected(Status.READ, {"devices": []}), **bus_of(gpus)}
+    return Node(Target(name, expect=expect), NodeEvidence(name, read))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "compared"),
+    [
+        ({"h": [H100] * 8, "a": [A100] * 8}, [["h0", "h1"], ["a0", "a1"]]),
+        ({"h": [H100] * 8, "c": []}, [["h0", "h1"], ["c0", "c1"]]),
+        ({"h": [H100] * 8, "less": [H100] * 7}, [["h0", "h1", "less0", "less1"]]),
+        ({"h": [H100] * 8, "a": [A100] * 8, "silent": None}, [["h0", "h1", "silent0", "silent1"], ["a0", "a1"]]),
+        ({"silent": None}, [["silent0", "silent1"]]),
+    ],
+)
+def test_nodes_without_a_type_are_compared_with_those_that_have_the_same_gpus(
+    nodes: Mapping[str, Sequence[str] | None], compared: list[list[str]]
+) -> None:
+    made = [without_type(f"{name}{at}", gpus) for name, gpus in nodes.items() for at in range(2)]
+    assert [[node.name for node in part] for part in parts(made)] == compared
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_kinds_of_nodes_have_the_same_files_where_the_first_node_is_silent_when_they_are_resumed(
+    is_silent: bool,
+) -> None:
+    models = [H100, A100, H100, A100, H100, H100]
+    made = [without_type(f"n{at}", None if is_silent and not at else [model]) for at, model in enumerate(models)]
+    assert [{node.name for node in part} for part in parts(made)] == [{"n0", "n2", "n4", "n5"}, {"n1", "n3"}]
+
+
+def test_nodes_that_should_have_more_gpus_are_not_measured_with_those_that_should_have_fewer() -> None:
+    made = [without_type(f"n{gpus}{at}", [H100] * gpus, {"gpus": gpus}) for gpus in (4, 8) for at in range(2)]
+    assert [[node.name for node in part] for part in parts(made)] == [["n40", "n41"], ["n80", "n81"]]
+
+
+def test_who_names_pairs_decides_which_nodes_without_a_type_are_compared() -> None:
+    made = [without_type("h", [H100] * 8), without_type("a", [A100] * 8)]
+    assert parts(made) == []
+    assert [[node.name for node in part] for part in parts(made, [("a", "h")])] == [["h", "a"]]
+
+
+def test_a_named_pair_of_two_types_is_refused_beside_others(run: Run) -> None:
+    types = {name: "p5.48xlarge" if name < "n08" else "p4d.24xlarge" for name in NAMES}
+    launched = Launched()
+    with pytest.raises(
+        pytest.UsageError, match="--pairs names n00~n08, nodes that are not measured together; expected"
+    ):
+        run(launched, types=types, named_pairs=(("n00", "n01"), ("n00", "n08")))
+    assert not run.said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from random import Random
@@ -51,6 +52,20 @@ def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybo
         assert len(pairs) == len(set(pairs)) == count * (count - 1) // 2
         rests = Counter(node for made in rounds for node in set(nodes) - {busy for link in made for busy in link})
         assert rests == (Counter(nodes) if count % 2 else Counter())
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_is_analysed_of_tens_of_thousands_of_nodes_lists_no_pairs_that_are_not_measured(is_full: bool) -> None:
+    nodes, began = names(20_000), time.process_time()
+    made = PairPlan(nodes, {}, MIN_EFFECT, is_full)
+    assert made.settings.first_rounds == (len(nodes) - 1 if is_full else FIRST_ROUNDS)
+    assert time.process_time() - began < 10  # all pairs of them would take minutes, and more memory than there is
+
+
+def test_thousands_of_named_pairs_of_one_node_are_arranged_in_as_many_rounds_at_once() -> None:
+    began = time.process_time()
+    assert len(disjoint(pair("a", f"b{number}") for number in range(10_000))) == 10_000
+    assert time.process_time() - began < 10
 
 
 @examples(40)

@@ -220,9 +220,35 @@ def unread(exchanges: dict[str, Any], at: int) -> dict[str, Any]:
     return exchanges
 
 
+def apart(exchanges: dict[str, Any], output: str, server: str) -> dict[str, Any]:
+    """The same, the second with these errors of both ends."""
+    exchanges["domains"][1] |= {"output": output, "server": server}
+    return exchanges
+
+
+def unstarted(exchanges: dict[str, Any]) -> Collected:
+    """The same, the second without a server in time."""
+    why = "fi_pingpong did not listen within 3 s"
+    exchanges["domains"][1] = {"domain": "d1", "never_read": f"Broke: {why}"}
+    return Collected(Status.BROKE, exchanges, detail=why)
+
+
+REFUSED = "[error] util/pingpong.c:408 : failed to connect: Connection refused\n"
+TAKEN = "bind(): util/pingpong.c:460 , ret=-98 (Address already in use)\n"
+LEFT = "ctrl/read(): util/pingpong.c:563 , ret=-104 (Connection reset by peer)\n"
+UNFIT = "fi_cq_readerr(): util/pingpong.c:808 , ret=-5 (Input/output error)\n"
+
+
 @pytest.mark.parametrize(
     ("exchanges", "count", "verdict", "message"),
     [
+        (apart(loopback(3600, None), REFUSED, LEFT), 2, INCOMPLETE, "the ends for d1 did not meet (exit status 1: ["),
+        (apart(loopback(3600, None), "", TAKEN), 2, INCOMPLETE, "expected nobody else at their port"),
+        (apart(loopback(3600, None), UNFIT, LEFT), 2, FAIL, "no exchange through d1"),
+        (apart(loopback(3600, None), LEFT, UNFIT), 2, FAIL, "no exchange through d1"),
+        (apart(loopback(3600, None, None), REFUSED, ""), 2, FAIL, "no exchange through d2"),
+        (unstarted(loopback(3600, 3600)), 2, INCOMPLETE, "Broke: fi_pingpong did not listen within 3 s"),
+        (unstarted(loopback(3600, 3600, None)), 2, FAIL, "no exchange through d2"),
         (loopback(3600, 3600, 3500), 2, PASS, ""),
         (loopback(3600, 3600, 900), 2, CONCERN, "d2 900 MB/s; expected at least"),
         (loopback(3600, None, 3600), 2, FAIL, "no exchange through d1"),

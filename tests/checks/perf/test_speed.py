@@ -27,9 +27,9 @@ SUM device_to_device_memcpy_read_ce 1587.00
 """
 
 
-def copies(*gpus: float) -> dict[str, Any]:
+def copies(*gpus: float, head: str = "") -> dict[str, Any]:
     """Copies from the host to these GPUs, and back at 55 GB/s."""
-    return {"gpus": len(gpus), "by": "nvbandwidth", "runs": [ran(from_host(*gpus))]}
+    return {"gpus": len(gpus), "by": "nvbandwidth", "runs": [ran(head + from_host(*gpus))]}
 
 
 # Forms
@@ -133,8 +133,14 @@ def test_what_another_program_measured_is_not_compared() -> None:
     assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is INCOMPLETE
 
 
-def gemm(*tflops: float) -> dict[str, object]:
-    output = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
+def by_torch(*gpus: float, **more: object) -> dict[str, Any]:
+    speeds = {str(gpu): [speed] for gpu, speed in enumerate(gpus)}
+    output = {"gb_per_s": {HOST_TO_GPU: speeds, GPU_TO_HOST: speeds, GPU_TO_GPU: {}}, **more}
+    return {"by": "PyTorch", "runs": [ran(json.dumps(output))]}
+
+
+def gemm(*tflops: float, **more: object) -> dict[str, object]:
+    output = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops], **more}
     return {"gpus": len(tflops), **ran(json.dumps(output))}
 
 
@@ -154,6 +160,23 @@ def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[A
     values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
     result = evaluated("gpu.gpu_gemm", "gpu_gemm", values, gpus=len(json.loads(own["output"])["tflops"]))
     assert result.verdict is verdict, result.message
+
+
+MIG = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+
+
+@pytest.mark.parametrize(
+    ("collector", "own", "others"),
+    [
+        ("gpu_gemm", gemm(90, names=[MIG]), gemm(*[700] * 8)),
+        ("gpu_bandwidth", by_torch(9, names=[MIG]), by_torch(*[55] * 8)),
+        ("gpu_bandwidth", copies(9, head=f"Device 0: {MIG} (00000000:1b:00)\n"), copies(*[55] * 8)),
+    ],
+)
+def test_a_part_of_a_gpu_is_not_called_slow_beside_whole_ones(collector: str, own: Any, others: Any) -> None:
+    values = {"gpu001": {**own, "gpus": 8}, **dict.fromkeys(("gpu002", "gpu003", "gpu004"), others)}
+    result = evaluated(f"gpu.{collector}", collector, values, models=dict.fromkeys(values, [H100] * 8))
+    assert (result.verdict, MIG in result.message) == (INCOMPLETE, True), result.message
 
 
 @pytest.mark.parametrize(
@@ -225,12 +248,6 @@ def test_copies_that_are_waived_on_one_node_alone_are_no_pass(others: bool, verd
     result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": between(is_waived=True), **beside}, gpus=3)
     seen = "GPU to GPU by nvbandwidth waived; expected copies as on 3 nodes" if not others else ""
     assert (result.verdict, result.message) == (verdict, seen)
-
-
-def by_torch(*gpus: float) -> dict[str, Any]:
-    speeds = {str(gpu): [speed] for gpu, speed in enumerate(gpus)}
-    output = {"gb_per_s": {HOST_TO_GPU: speeds, GPU_TO_HOST: speeds, GPU_TO_GPU: {}}}
-    return {"by": "PyTorch", "runs": [ran(json.dumps(output))]}
 
 
 BOUND = ("nvidia",) * 8

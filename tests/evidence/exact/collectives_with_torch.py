@@ -86,6 +86,11 @@ def flip_all(vector: Any, block: int) -> None:
         vector[rank * block + 17] ^= BIT
 
 
+def flip_half(vector: Any, block: int) -> None:
+    """Flip a bit in each element for half of the ranks."""
+    vector[: RANKS // 2 * block] += 1
+
+
 def reorder(vector: Any, block: int) -> None:
     """Swap two blocks."""
     last = RANKS - 1
@@ -133,6 +138,10 @@ CASES: dict[str, Change] = {
     "a part that is not added": of_one(RANK, all_reduce=reducing(lambda vector: vector[100:200].zero_())),
     "a part that is added twice": of_one(RANK, all_reduce=reducing(lambda vector: vector[100:200].mul_(2))),
     "an element of a sum": of_one(RANK, all_reduce=reducing(lambda vector: vector[100:101].add_(1))),
+    "all that each rank receives": lambda _, way: way._replace(
+        all_reduce=reducing(lambda vector: vector.add_(1))(way.all_reduce),
+        **{name: receiving(flip_half)(getattr(way, name)) for name in ("all_gather", "all_to_all", "reduce_scatter")},
+    ),
     "a rank that dies after a wrong sum": of_one(
         RANK,
         all_reduce=reducing(lambda vector: vector[100:200].zero_()),

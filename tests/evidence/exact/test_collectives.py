@@ -83,6 +83,15 @@ def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_lin
     assert description_of(report).endswith(": the link between GPU 1 and GPU 2")
 
 
+def test_what_is_wrong_everywhere_again_and_again_is_said_in_few_words(python: TorchPython) -> None:
+    report = collectives(python, 4, "all that each rank receives", budget_s=4.0)
+    for answer in report["answers"]:
+        described = [len(operation["wrong"]) for operation in answer["operations"] if "why" not in operation]
+        assert min(described) >= 1
+        assert sum(described) <= 44 + len(described)
+    assert 8 * len(json.dumps(report["answers"][0])) < 64 * 1024, "a node of eight GPUs is read whole"
+
+
 def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: TorchPython) -> None:
     answers = collectives(python, 4, "a rank that dies")["answers"]
     assert answers[2]["error"] == "SystemExit: 3"

@@ -27,11 +27,11 @@ def reserve(request: dict[str, Any]) -> dict[str, Any]:
     records = nodes_of(listing)
     names = request["names"] or list(records)
     addresses = {name: addresses_of(records[name]) for name in names if name in records}
-    if request["job"]:
+    mpi = {"listed": ask("srun", "--mpi=list")[1][:4000], "config": ask("scontrol", "show", "config")[1][:60000]}
+    if request["job"]:  # what may fail comes before: a job that was given would stay
         job, refused = of_job(request["job"], names)
     else:
         job, refused = allocate(request, names, records)
-    mpi = {"listed": ask("srun", "--mpi=list")[1][:4000], "config": ask("scontrol", "show", "config")[1][:60000]}
     return {"job": job, "is_ours": not request["job"], "refused": refused, "addresses": addresses, "mpi": mpi}
 
 

@@ -33,7 +33,7 @@ from clusterproof.plugins.benchmarks.launchers.visit import (
 )
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Unusable
 
 
@@ -195,8 +195,9 @@ def reading_of(campaign: MeterCampaign, together: PairOrGroup, answers: Mapping[
     if any(answer.unreached for answer in answers.values()):
         return _silent(answers)
     for node in servers:
-        if answers[node].is_port_taken:
-            return Reading(problem=f"{node}: {answers[node].unmet}; expected a free port", culprit=node)
+        if answers[node].is_port_taken:  # by any user: that is no evidence against the node
+            problem, failure = f"{node}: {answers[node].unmet}; expected a free port", Failure.NOT_AT_FAULT
+            return Reading(problem=problem, culprit=node, failure=failure)
     unmet = [f"{node}: {answers[node].unmet}" for node in (b, *servers) if answers[node].unmet]
     if unmet:
         reach = f"expected that nodes reach each other on TCP ports {PORTS[0]} to {PORTS[-1]}"

@@ -44,7 +44,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     try:
         send(json.dumps(answer(request)).encode(), nonce)
     except (Disconnected, BrokenPipeError):
-        pass
+        release(request)
     except Exception:  # a bug of ours: the error is sent in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
@@ -68,10 +68,16 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
         return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
-    except Disconnected:
-        if request.get("is_ours"):
-            ask("scancel", request["job"])
-        raise
+
+
+def release(request: dict[str, Any]) -> None:
+    """End the job of ours for which nobody waits any more: also one whose number was not heard."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    if request.get("is_ours"):
+        ask("scancel", request["job"])
+    elif request["do"] == "reserve" and not request["job"]:
+        ask("scancel", f"--name={request['name']}")
 
 
 class Step:

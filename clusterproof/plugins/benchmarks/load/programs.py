@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.agent.tools import Tool, find
+from clusterproof.plugins.agent.tools import Tool, find, user_of
 from clusterproof.plugins.benchmarks.load.tool import (
     ASK_S,
     END_S,
@@ -103,12 +103,18 @@ def efa_loopback(node: Node) -> object:
 
 
 def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
-    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends printed."""
+    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends printed.
+
+    Raises Broke if a server has no error and does not listen yet: that is before it opens the device.
+    """
     command, port = (*EXCHANGE, "-d", domain), free_port()
     variables = {**environment(node), **ON_THE_DEVICE}
     server = Tool(node, *command, "-B", port, program=program, environment=variables)
     if not await_listener(server, port):
-        return {"exit": None, "output": "", "server": communicate(server, LOOK_S)[0]}
+        printed, has_ended = communicate(server, LOOK_S)
+        if not (printed or has_ended):
+            raise Broke(f"fi_pingpong did not listen within {LISTEN_S:g} s, as on a busy node")
+        return {"exit": None, "output": "", "server": printed}
     client = Tool(node, *command, "-P", port, HERE, program=program, environment=variables)
     output, has_ended = communicate(client, EXCHANGE_S)
     return {"exit": client.exit if has_ended else None, "output": output, "server": communicate(server, LINGER_S)[0]}
@@ -171,13 +177,13 @@ def fs_bandwidth(node: Node) -> object:
     size_mib = int(node.settings.get("fs_mib", FILE_MIB)) // JOBS
     require_space(node, folder, size_mib)
     node.at(folder)
-    with scratch_file(node.path(folder)) as path:
-        inside = path[len(node.root) :] if node.root else path
-        written = phase(node, inside, "write", size_mib)
+    runs_as = user_of(node, find(node, "fio", folders(node), named(node))) if named(node) else os.geteuid()
+    with scratch_file(node.path(folder), runs_as) as (path, name):
+        written = phase(node, path, name, "write", size_mib)
         least_mib = min(job["bytes"] for job in written) // MIB
         if not least_mib:
             raise Broke(f"{folder}: a job wrote less than 1 MiB in {RUN_S} s")
-        read_back = phase(node, inside, "read", least_mib, size_mib)
+        read_back = phase(node, path, name, "read", least_mib, size_mib)
     return {"folder": folder, "write": total(written), "read": total(read_back)}
 
 
@@ -190,17 +196,18 @@ def require_space(node: Node, folder: str, size_mib: int) -> None:
         raise Broke(f"{folder} has {free_mib} MiB free; expected {needed_mib} before {JOBS * size_mib} are written")
 
 
-def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int = 0) -> list[dict[str, int]]:
+def phase(node: Node, path: str, name: str, direction: str, size_mib: int, apart_mib: int = 0) -> list[dict[str, int]]:
     """The results of each job of a fio run. Raises Absent, Broke, TimedOut."""
     arguments: tuple[str, ...] = (
         f"--name={direction}",
         f"--filename={path}",
+        f"--description={name}",
         f"--rw={direction}",
         f"--size={size_mib}M",
     )
     apart = f"--offset_increment={apart_mib or size_mib}M"
-    flush = ("--end_fsync=1",) if direction == "write" else ()
-    arguments += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
+    own = ("--end_fsync=1", "--create_on_open=1") if direction == "write" else ()  # else it makes the file anew
+    arguments += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *own)
     ran = measured(node, "fio", *arguments, timeout_s=(node.collector_s - END_S) / 2)
     if ran["exit"]:
         raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
@@ -218,19 +225,25 @@ def total(jobs: list[dict[str, int]]) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def scratch_file(folder: str) -> Iterator[str]:
-    """Create a file in a folder, readable only by this user, and yield its path. Raises OSError.
+def scratch_file(folder: str, user: int) -> Iterator[tuple[str, str]]:
+    """Create a file in a folder, readable only by that user, and yield a path to it, and its name. Raises OSError.
 
-    It is removed at the end by this process, or if that is killed, by another that waits for this.
+    The path leads a child to this file, and to no other that a user of the folder gives its name. It is removed at the
+    end by this process, or if that is killed, by another that waits for this.
     """
-    path = os.path.join(folder, PREFIX + secrets.token_hex(6))
-    lifeline = watched(path)
+    name = os.path.join(folder, PREFIX + secrets.token_hex(6))
+    lifeline = watched(name)
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        yield path
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            os.set_inheritable(file, True)
+            os.fchown(file, user, -1)
+            yield f"/proc/self/fd/{file}", name
+        finally:
+            os.close(file)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            os.unlink(name)
         os.close(lifeline)
 
 

@@ -1,4 +1,4 @@
-"""Runs a measuring program to its end or deadline, with its raw output; and counts the GPUs."""
+"""Runs a measuring program to its end or deadline, with its raw output, bounded; and counts the GPUs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from clusterproof.plugins.agent.reading import Broke, Node, TimedOut
 from clusterproof.plugins.agent.tools import Tool, find
 from clusterproof.plugins.agent.trust import distrust
+from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput
 
 MAX_OUTPUT_BYTES = 256 * 1024
 ASK_S = 5.0  # from SIGINT to SIGKILL: dcgmi stops what it has started elsewhere
@@ -55,19 +56,19 @@ def output_of(
 ) -> dict[str, object]:
     """Run this program with these arguments. Raises Denied, TimedOut."""
     tool = Tool(node, *argv, program=program, environment={**environment(node), **variables})
-    output = bytearray()
+    output = BoundedOutput(MAX_OUTPUT_BYTES)  # results are at the end, behind what a library logs
     began = time.monotonic()
     try:
         for chunk in tool.chunks(max(timeout_s, 0.1), ask_s):
-            output += chunk[: MAX_OUTPUT_BYTES - len(output)]
+            output.add(chunk)
     except Broke as late:
-        last = " ".join(output[-400:].decode("utf-8", "replace").split())
+        last = " ".join(output.kept()[-400:].decode("utf-8", "replace").split())
         raise TimedOut(f"{late}; its last words: {last}" if last else str(late)) from None
     return {
         "command": tool.line,
         "exit": tool.exit,
         "seconds": round(time.monotonic() - began, 3),
-        "output": output.decode("utf-8", "replace"),
+        "output": output.kept().decode("utf-8", "replace"),
     }
 
 

@@ -59,4 +59,5 @@ def main() -> None:
         for other in gpus:
             if other != gpu:
                 data["GPU to GPU"][f"{gpu} {other}"] = _speeds(torch.cuda, buffers[other], buffers[gpu], gpu)
-    print(json.dumps({"torch": torch.__version__, "gb_per_s": data}))  # noqa: T201
+    names = [torch.cuda.get_device_name(gpu) for gpu in gpus]
+    print(json.dumps({"torch": torch.__version__, "names": names, "gb_per_s": data}))  # noqa: T201

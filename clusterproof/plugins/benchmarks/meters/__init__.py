@@ -213,9 +213,19 @@ def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes
     return ""
 
 
-def failure_in(text: str) -> Failure | None:
-    """The kind of failure that a program's output shows."""
-    return Failure.NO_PROGRAM if any(map(_NO_PROGRAM.search, _lines(text))) else None
+def failure_in(text: str, has_not_met: bool = False) -> Failure | None:
+    """The kind of failure that a program's output shows.
+
+    `has_not_met`: the server did not serve its client. It serves the first one, and any user may be that.
+    """
+    if any(map(_NO_PROGRAM.search, _lines(text))):
+        return Failure.NO_PROGRAM
+    return Failure.NOT_AT_FAULT if has_not_met else None
+
+
+def is_refused(text: str, refusals: Sequence[str]) -> bool:
+    """Whether a client says that the server does not serve it."""
+    return any(refusal in text for refusal in refusals)
 
 
 def culprit_in(text: str) -> str:

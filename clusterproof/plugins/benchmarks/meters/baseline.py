@@ -22,7 +22,7 @@ from clusterproof.plugins.benchmarks.meters import (
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import read_whole
-from clusterproof.plugins.evidence.pairs import MAX_GB_PER_S, Reading, is_believable
+from clusterproof.plugins.evidence.pairs import Reading, is_believable
 from clusterproof.plugins.evidence.recording import write_whole
 
 SCHEMA = "clusterproof baseline 1"
@@ -145,21 +145,37 @@ def _figure(value: object, where: str) -> BaselineFigure:
     row = _table(value, where, names | {"busbw_gb_per_s", "readings", "stack"})
     parts = _table(row["stack"], f"{where}: stack", {column.name for column in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
-    if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
+    if type(busbw) not in (int, float) or not is_believable(busbw):
         raise BaselineError(f"{where}: busbw_gb_per_s is {busbw!r:.60}; expected a number above 0")
     return BaselineFigure(
-        BusbwKey(
-            instance_type=_text(row, "instance_type", where),
-            efa=_whole(row, "efa", where, least=0),
-            nodes=_whole(row, "nodes", where),
-            ranks_per_node=_whole(row, "ranks_per_node", where),
-            collective=_text(row, "collective", where),
-            size_bytes=_whole(row, "size_bytes", where, least=0),
-        ),
+        _key(row, where),
         Stack(**{name: _text(parts, name, f"{where}: stack") for name in parts}),
         float(busbw),
         _whole(row, "readings", where),
     )
+
+
+def _key(row: Mapping[str, Any], where: str) -> BusbwKey:
+    return BusbwKey(
+        instance_type=_text(row, "instance_type", where),
+        efa=_whole(row, "efa", where, least=0),
+        nodes=_whole(row, "nodes", where),
+        ranks_per_node=_whole(row, "ranks_per_node", where),
+        collective=_text(row, "collective", where),
+        size_bytes=_whole(row, "size_bytes", where, least=0),
+    )
+
+
+def described(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a journal says of its meter, key and stack; an older one may lack them. Raises BaselineError."""
+    key, stack = about.get("key") or {}, about.get("stack") or {}
+    if "meter" in about:
+        _text(about, "meter", "about")
+    if key.keys() == {column.name for column in fields(BusbwKey)}:
+        _key(key, "about: key")
+    if wrong := next((name for name, version in stack.items() if not isinstance(version, str)), ""):
+        raise BaselineError(f"about: stack: {wrong} is {stack[wrong]!r:.60}; expected text")
+    return dict(about)
 
 
 def _table(value: object, where: str, names: set[str]) -> Mapping[str, Any]:

@@ -43,7 +43,8 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     seconds = max(ours.seconds, theirs.seconds)
     if problem:
         text = f"{ours.text}\n{theirs.text}"
-        culprit, failure = meters.culprit_in(text), meters.failure_in(text)
+        has_not_met = ours.exit is not None and meters.is_refused(ours.text, REFUSALS)
+        culprit, failure = meters.culprit_in(text), meters.failure_in(text, has_not_met)
         return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds, failure=failure)
     return Reading(
         busbw_gb_per_s=mb_per_s / 1000,

@@ -137,7 +137,7 @@ def _problem(
     settings: MeterSettings, output: Output, log: NcclLog, slower: Measured | None, size: int, is_correct: bool | None
 ) -> tuple[str, Failure | None]:
     if is_correct is False:
-        count = log.out_of_bounds if log.out_of_bounds is not None else "some"
+        count = max(log.out_of_bounds or 0, sum(row.wrong for row in log.rows)) or "some"
         return f"wrong results: {count} values out of bounds", None
     if len(_RANK_0.findall(output.text)) > 1:
         return _alone(output.text)

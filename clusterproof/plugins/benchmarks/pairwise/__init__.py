@@ -21,14 +21,22 @@ _TRIES = 20  # to find a round without repeated partners
 
 def circle(nodes: Sequence[str]) -> list[Round]:
     """Every pair exactly once, in the fewest possible rounds: n-1, or n for odd n, where each node rests once."""
+    return [of_circle(nodes, number) for number in range(rounds_of_circle(len(nodes)))]
+
+
+def rounds_of_circle(nodes: int) -> int:
+    """How many rounds so many nodes need."""
+    return nodes if nodes % 2 else max(nodes - 1, 0)
+
+
+def of_circle(nodes: Sequence[str], number: int) -> Round:
+    """One of these rounds: all of them together are too many for thousands of nodes."""
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
-    rounds = []
-    for _ in range(len(ring) - 1):
-        half = len(ring) // 2
-        facing = zip(ring[:half], reversed(ring[half:]), strict=True)
-        rounds.append(tuple(pair(a, b) for a, b in facing if a is not None and b is not None))
-        ring[1:] = [ring[-1], *ring[1:-1]]
-    return rounds
+    end = len(ring) - number
+    turned = [*ring[:1], *ring[end:], *ring[1:end]]
+    half = len(turned) // 2
+    facing = zip(turned[:half], reversed(turned[half:]), strict=True)
+    return tuple(pair(a, b) for a, b in facing if a is not None and b is not None)
 
 
 def full(nodes: Sequence[str], places: Mapping[str, str]) -> list[Round]:
@@ -44,9 +52,9 @@ def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: R
     """
     by_place = _by_place(nodes, places)
     if len(by_place) < 2:
-        rounds = circle(random.sample(nodes, len(nodes)))
-        random.shuffle(rounds)
-        return [rounds[number % len(rounds)] for number in range(count)] if rounds else []
+        ring = random.sample(nodes, len(nodes))
+        turns = _shuffled(rounds_of_circle(len(ring)), random)
+        return [of_circle(ring, turns[number % len(turns)]) for number in range(count)] if turns else []
     inside = _inside(by_place, min(count // 2, max(map(len, by_place)) - 1), random)
     rounds, paired = list(inside), set(chain.from_iterable(inside))
     for _ in range(count - len(inside)):
@@ -71,18 +79,24 @@ def _by_place(nodes: Sequence[str], places: Mapping[str, str]) -> list[list[str]
 
 def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> list[Round]:
     """Rounds within places; nodes left over in odd places are paired with one another."""
-    of_places = [circle(random.sample(members, len(members))) for members in by_place]
-    for rounds in of_places:
-        random.shuffle(rounds)
+    rings = [random.sample(members, len(members)) for members in by_place]
+    turns = [_shuffled(rounds_of_circle(len(ring)), random) for ring in rings]
     made = []
     for number in range(count):
-        pairs = list(chain.from_iterable(rounds[number % len(rounds)] for rounds in of_places if rounds))
+        of_places = (of_circle(ring, own[number % len(own)]) for ring, own in zip(rings, turns, strict=True))
+        pairs = list(chain.from_iterable(of_places))
         busy = set(chain.from_iterable(pairs))
         left = [node for members in by_place for node in members if node not in busy]
         random.shuffle(left)
         pairs += [pair(a, b) for a, b in zip_longest(left[::2], left[1::2]) if b is not None]
         made.append(tuple(pairs))
     return made
+
+
+def _shuffled(count: int, random: Random) -> list[int]:
+    numbers = list(range(count))
+    random.shuffle(numbers)
+    return numbers
 
 
 def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:

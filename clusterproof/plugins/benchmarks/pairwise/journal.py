@@ -14,6 +14,7 @@ from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
+from clusterproof.plugins.benchmarks.meters.baseline import described
 from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
@@ -222,7 +223,7 @@ def _of_header(record: Mapping[str, Any]) -> Journal:
         absent=frozenset(absent),
         mesh=MeshLimits.of(**record["mesh"]) if "mesh" in record else None,
     )
-    return Journal(plan, dict(record["about"]), absent)
+    return Journal(plan, described(record["about"]), absent)
 
 
 def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:

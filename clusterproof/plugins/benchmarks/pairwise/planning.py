@@ -5,13 +5,22 @@ Pure: equal nodes, settings and measurements give the same next round, so that a
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import count
+from math import inf
 from random import Random
 
-from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise import (
+    RETEST_ROUNDS,
+    Round,
+    full,
+    is_inside,
+    quick,
+    rounds_of_circle,
+)
 from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import retest_round
@@ -46,6 +55,10 @@ class PairPlan:
     first_rounds: int | None = None
     mesh: MeshLimits | None = None  # if RDMA devices exchange a few bytes instead of measuring bandwidth
 
+    def __post_init__(self) -> None:
+        if not 0 < self.min_effect < inf:  # a journal may say so: nothing would be slow enough
+            raise ValueError(f"min_effect is {self.min_effect}")
+
     @cached_property
     def first(self) -> list[Round]:
         """The rounds that do not depend on measurements."""
@@ -65,7 +78,9 @@ class PairPlan:
     @cached_property
     def settings(self) -> AnalysisSettings:
         """The settings for the analysis."""
-        return AnalysisSettings(self.min_effect, self.places, len(self.first))
+        is_full = self.is_full and not self.asked  # counted, as all pairs of thousands of nodes are too many to list
+        rounds = rounds_of_circle(len(self.nodes)) if is_full else len(self.planned)
+        return AnalysisSettings(self.min_effect, self.places, len(range(rounds)[: self.first_rounds]))
 
 
 def plan(
@@ -87,13 +102,16 @@ def plan(
 def disjoint(pairs: Iterable[Pair]) -> list[Round]:
     """Arrange these pairs in rounds that use each node at most once."""
     rounds: list[list[Pair]] = []
+    busy: dict[str, set[int]] = defaultdict(set)  # the rounds of each node
+    first: Counter[str] = Counter()  # in which it is not busy
     for link in pairs:
-        fits = (made for made in rounds if not any(set(link.nodes) & set(other.nodes) for other in made))
-        into = next(fits, None)
-        if into is None:
-            rounds.append([link])
-        else:
-            into.append(link)
+        later = count(max(first[node] for node in link))
+        number = next(number for number in later if not any(number in busy[node] for node in link))
+        rounds += [[]] if number == len(rounds) else []
+        rounds[number].append(link)
+        for node in link:
+            busy[node].add(number)
+            first[node] = next(number for number in count(first[node]) if number not in busy[node])
     return [tuple(made) for made in rounds]
 
 

@@ -99,6 +99,7 @@ class FsBandwidth(Reported):
 
 
 MAX_OUTPUT = 120
+REFUSED, TAKEN = "failed to connect: ", "Address already in use"  # in what fi_pingpong's client, and its server, print
 
 _ROW = re.compile(
     r"^\S{1,12}\s{1,20}\S{1,12}\s{1,20}=\S{1,12}\s{1,20}\S{1,12}\s{1,20}[\d.]{1,12}s\s{1,20}(\d{1,9}\.\d{1,4})\s",
@@ -123,6 +124,11 @@ class PingpongRun(Reported):
             seen = f"{self.domain}: no row of bandwidth in what fi_pingpong printed: {self.output[-MAX_OUTPUT:]!r}"
             raise Incomplete(f"{seen}; expected one")
         return float(row[1]) if row and self.exit == 0 else None
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its ends did not meet, as any user may take the port, or be the one client of the server."""
+        return self.exit != 0 and (REFUSED in self.output or TAKEN in self.server)
 
     @property
     def why_not(self) -> str:

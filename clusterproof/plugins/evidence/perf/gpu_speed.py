@@ -42,6 +42,7 @@ UNKNOWN_WAYS = "others at unknown distances"
 LONGEST_LINE = 2000
 VGA = "0300"  # PCI class
 
+_INSTANCE = re.compile(r"\w[\w -]{1,60} MIG \d{1,2}[cg]\.[\w.+]{1,40}")  # the name of a part of a GPU
 _RUNNING = re.compile(r"Running (\w{1,60})\.")
 _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
 
@@ -199,7 +200,8 @@ class GpuGemm(Reported):
     @property
     def speeds(self) -> Mapping[str, Speeds]:
         """TFLOP/s by kind of product and by GPU, the median of all rounds. Raises Incomplete."""
-        report = document(ProgramRun(self.data))
+        report = document(ran := ProgramRun(self.data))
+        require_whole(ran)
         kind = read(report.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
         size = read(report.get("size"), number, "gpu_gemm: size")
         gpus = at_least_one(read(report.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
@@ -221,6 +223,12 @@ def document(ran: ProgramRun) -> Mapping[str, Any]:
     return read(data, table, "what PyTorch measured")
 
 
+def require_whole(ran: ProgramRun) -> None:
+    """Raise Incomplete if a part of a GPU was measured, which is slower than a whole one."""
+    if instance := _INSTANCE.search(ran.output):
+        incomplete(f"{instance[0]} was measured, a part of a GPU; expected whole ones, without MIG")
+
+
 def require_end(ran: ProgramRun) -> None:
     """Raise Incomplete if a measuring program did not end well."""
     if ran.exit != 0:
@@ -229,6 +237,7 @@ def require_end(ran: ProgramRun) -> None:
 
 def _of_torch(ran: ProgramRun) -> Mapping[str, Speeds]:
     by_direction = read(document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
+    require_whole(ran)
     speeds: dict[str, Speeds] = {}
     for direction in DIRECTIONS.values():
         rounds = read(by_direction.get(direction), table, f"gpu_bandwidth: {direction}")
@@ -248,6 +257,7 @@ def _middle(rounds: object, where: str) -> float:
 
 def _of_nvbandwidth(ran: ProgramRun) -> Mapping[str, Speeds]:
     """The matrices of a run: one row of GPUs, or GPUs by GPUs. Raises Incomplete."""
+    require_whole(ran)
     speeds = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
     with part:
         if ran.exit != 0 or not (speeds or _is_waived(ran.output)):

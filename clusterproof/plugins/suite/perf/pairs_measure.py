@@ -38,6 +38,7 @@ from clusterproof.plugins.suite.perf.pairs_options import (
     baseline_figures,
     begun_before,
     journals_of,
+    pairs_among,
     read_or_refuse,
     set_aside,
 )
@@ -73,7 +74,8 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
     begun = begun_before(options.resume)
     campaigns: list[Campaign] = []
     failed: list[str] = []
-    for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
+    pairs_among(options.named_pairs, cluster.nodes.keys())  # unknown ones are better refused by their name
+    for number, nodes in enumerate(parts(list(cluster.nodes.values()), options.named_pairs)):
         journal = planned(nodes, options, cluster, setup.unavailable)
         if options.named_pairs and not journal.plan.asked:
             continue

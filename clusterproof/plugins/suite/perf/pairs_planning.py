@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import log
 
+import pytest
+
 from clusterproof.plugins.benchmarks import launchers as launching
 from clusterproof.plugins.benchmarks.launchers import Launcher
 from clusterproof.plugins.benchmarks.launchers.client_server import ssh
@@ -30,9 +32,11 @@ from clusterproof.plugins.evidence.aws.placement import (
     zones,
 )
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import RDMA_MESH
+from clusterproof.plugins.evidence.perf.gpu_speed import computing_of
 from clusterproof.plugins.options.perf_table import FULL
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions, pairs_among
 from clusterproof.plugins.transport import Unusable
@@ -41,18 +45,38 @@ from clusterproof.plugins.transport.srun import SETTING
 MESH_SHARES = ("rail_share", "switch_share")
 
 
-def parts(nodes: Sequence[Node]) -> list[list[Node]]:
-    """The nodes to compare, by instance type: only those with accelerators, if any has them."""
+def parts(nodes: Sequence[Node], named_pairs: Sequence[tuple[str, str]] = ()) -> list[list[Node]]:
+    """The nodes to compare, by instance type or GPUs: only those with accelerators, if any has them.
+
+    Who names pairs decides which nodes without a type are compared. Raises pytest.UsageError for other pairs.
+    """
     accelerated = [node for node in nodes if node.catalog.accelerators(node.type_name) != 0]
-    by_type: dict[str, list[Node]] = {}
+    by_kind: dict[str, list[Node]] = {}
     for node in accelerated or nodes:
-        by_type.setdefault(node.type_name, []).append(node)
-    unknown = by_type.pop("", [])
-    if unknown and by_type:  # mostly nodes that were not reached: they are counted with the largest type
-        max(by_type.values(), key=len).extend(unknown)
+        by_kind.setdefault(node.type_name if named_pairs else _kind(node), []).append(node)
+    unknown = by_kind.pop("", [])
+    if unknown and by_kind:  # mostly nodes that were not reached: they are counted with the largest kind
+        max(by_kind.values(), key=len).extend(unknown)
     elif unknown:
-        by_type[""] = unknown
-    return [members for members in by_type.values() if len(members) > 1]
+        by_kind[""] = unknown
+    for pair in named_pairs:
+        if not any({*pair} <= {node.name for node in members} for members in by_kind.values()):
+            raise pytest.UsageError(
+                f"--pairs names {'~'.join(pair):.160}, nodes that are not measured together; expected two of one "
+                "instance type, and with accelerators if others of the run have any"
+            )
+    position = {node.name: at for at, node in enumerate(nodes)}
+    ordered = sorted(by_kind.values(), key=lambda members: min(position[node.name] for node in members))
+    return [members for members in ordered if len(members) > 1]  # in the same order if a node is silent when resumed
+
+
+def _kind(node: Node) -> str:
+    """The instance type; of a node without one, how many GPUs it should have, and their models; empty if unknown."""
+    if node.type_name:
+        return node.type_name
+    on_bus, models = readings(node, "gpus_on_bus")[0].get("gpus_on_bus"), {*computing_of(node)}
+    is_known = on_bus is not None and bool(on_bus) == bool(models)
+    return f"{_expected(node, 'gpus')}: {', '.join(sorted(models))}" if is_known else ""
 
 
 def planned(

@@ -22,7 +22,8 @@ from clusterproof.plugins.evidence.exact.on_node.payload import (
 )
 
 NCCL, GLOO = "nccl", "gloo"
-MAX_WRONG = 16  # blocks per operation that one rank describes
+MAX_WRONG = 16  # blocks per operation that one rank describes,
+MAX_OF_RANK = 44  # and of all operations, except the first of each: more, of many ranks, would be cut by who reads it
 
 
 class RankPlace(NamedTuple):
@@ -56,7 +57,9 @@ def _note(
         operation["why"] = why
         return
     operation["rounds"] += 1
-    operation["wrong"] += mistakes[: MAX_WRONG - len(operation["wrong"])]
+    left = MAX_OF_RANK - sum(len(one["wrong"]) for one in operations.values())
+    least = 0 if operation["wrong"] else 1
+    operation["wrong"] += mistakes[: max(least, min(left, MAX_WRONG - len(operation["wrong"])))]
 
 
 def _described(number: int, sender: int | None, error: BlockError | None) -> list[dict[str, Any]]:
