@@ -97,6 +97,9 @@ class ForgetfulServer(SilentWatch):
                 raise KubernetesError("503 ServiceUnavailable: try later", 503)
         return {"metadata": {"uid": "1"}}
 
+    def delete(self, _path: str, **_query: object) -> None:
+        """There is nothing of a Job that was refused."""
+
     def patch(self, _path: str, _body: object, _kind: str) -> None:
         if len(self.is_watched) > 1:
             self.owner._is_over.set()

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.kubernetes.api import Api, first_version
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.collectors import first_version
 from clusterproof.plugins.kubernetes.nodes import number, parts, tables, text
 
 GROUP, VERSIONS = "/apis/resource.nvidia.com", ("v1beta1",)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.kubernetes.api import Api, first_version
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.collectors import first_version
 from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
 
 GROUP, VERSIONS = "/apis/resource.k8s.io", ("v1", "v1beta2", "v1beta1")

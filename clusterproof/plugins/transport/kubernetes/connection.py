@@ -21,7 +21,8 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, config_map, image_on, job
+from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, image_on
+from clusterproof.plugins.transport.kubernetes.creation import create_owner
 from clusterproof.plugins.transport.kubernetes.outcome import PodFailure, not_ready, refused
 from clusterproof.plugins.transport.kubernetes.perf import (
     IMAGE_SETTING,
@@ -223,12 +224,9 @@ def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s:
     """Create the Job and the program. Raises Unusable."""
     ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
     try:
-        script = script_of(program.command)
-        run = run.of(api.create(run.jobs, job(run, ttl_s)), script)
-        api.create(run.config_maps, config_map(run, script))
+        return create_owner(api, run, ttl_s, script_of(program.command))
     except KubernetesError as problem:
         raise Unusable(refused(problem, run)) from None
-    return run
 
 
 def _visited(

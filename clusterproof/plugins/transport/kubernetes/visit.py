@@ -16,6 +16,7 @@ from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, Kubernete
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects, image_on, pod
+from clusterproof.plugins.transport.kubernetes.creation import create
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import (
     PodWatch,
@@ -173,7 +174,7 @@ class PodVisit:
         """Create the pod once there is a slot; returns why that failed, if it did."""
         while not self.context.refusal:
             try:
-                self.context.api.create(self.context.run.pods, self.pod())
+                create(self.context.api, self.context.run.pods, self.pod())
             except (KubernetesDenied, KubernetesRefused) as problem:
                 if is_of_quota(problem) and self.context.slots.wait():
                     self._begin()
@@ -182,8 +183,7 @@ class PodVisit:
             except KubernetesError as problem:
                 if is_of_quota(problem) and self.context.slots.wait():  # other pods were counted at the same moment
                     continue
-                if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
-                    return self._failed(problem)
+                return self._failed(problem)
             self.is_created = True
             self.context.slots.occupy()
             return None
