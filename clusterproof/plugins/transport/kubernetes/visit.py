@@ -96,6 +96,7 @@ class VisitContext:
     nodes: Mapping[str, ApiNode]
     nonce: str = ""
     refusal: str = ""  # why the API server refuses to let any node be asked
+    is_admitted: bool = False  # whether it has admitted a pod: then what admission refuses is of one node
     watch: PodWatch = field(init=False)
     slots: PodSlots = field(init=False)
 
@@ -179,12 +180,13 @@ class PodVisit:
                 if is_of_quota(problem) and self.context.slots.wait():
                     self._begin()
                     continue
-                return self.refused(problem)
+                is_of_node = isinstance(problem, KubernetesRefused) and self.context.is_admitted
+                return self._failed(problem) if is_of_node else self.refused(problem)
             except KubernetesError as problem:
                 if is_of_quota(problem) and self.context.slots.wait():  # other pods were counted at the same moment
                     continue
                 return self._failed(problem)
-            self.is_created = True
+            self.is_created = self.context.is_admitted = True
             self.context.slots.occupy()
             return None
         return Answer(unreached=Unreached.API, detail=self.context.refusal)
