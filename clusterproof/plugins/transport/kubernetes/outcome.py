@@ -180,6 +180,8 @@ def pod_failure(
     image_option: str = "--k8s-image",
 ) -> PodFailure | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
+    if elsewhere := misplaced(pod, node):
+        return elsewhere
     container = pod.container(CONTAINER) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
         return (
@@ -224,14 +226,25 @@ def not_ready(node: ApiNode) -> PodFailure | None:
 
 
 def after_the_end(pod: Pod) -> str:
-    """What of the container's end may have cost it its answer; mostly nothing."""
+    """What of the pod's end may have cost it its answer; mostly nothing."""
     container = pod.container(CONTAINER)
     if container and container.ended == "OOMKilled":
         limit = container.limits.get("memory")
         return (
             f"its pod was killed {f'at its limit of {limit} of memory' if limit else 'for want of memory'} (OOMKilled)"
         )
+    if pod.phase == "Failed" and (pod.reason or pod.disruption):  # else its program failed
+        why = ": ".join(filter(None, (pod.reason, pod.message or pod.disruption)))
+        return f"the kubelet ended its pod: {why:.{LONGEST}}"
     return ""
+
+
+def misplaced(pod: Pod | None, node: ApiNode) -> PodFailure | None:
+    """Why a pod says nothing of a node: a webhook has sent it to another one."""
+    if pod is None or pod.node in ("", node.name):
+        return None
+    detail = f"its pod is on {pod.node:.{LONGEST}}; expected no webhook or policy that changes a pod's node or affinity"
+    return PodFailure(Unreached.API, detail)
 
 
 def refused(problem: KubernetesError, run: RunObjects) -> str:

@@ -18,7 +18,14 @@ from clusterproof.plugins.transport import PROGRAM_ENDED, Limits, NodeSession, P
 from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
 from clusterproof.plugins.transport.kubernetes.creation import create
-from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, pod_failure, refused
+from clusterproof.plugins.transport.kubernetes.outcome import (
+    after_the_end,
+    has_begun,
+    is_settled,
+    misplaced,
+    pod_failure,
+    refused,
+)
 from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
 from clusterproof.plugins.transport.kubernetes.visit import MIN_START_S
 
@@ -111,7 +118,8 @@ class PodSession:
         create(self._owner.api, run.pods, body)
         wait_s = MIN_START_S + self._limits.connect_s
         started, is_gone = job.pods.wait(name, time.monotonic() + wait_s, has_begun)
-        if not started or is_gone or is_settled(started) or not has_begun(started):
+        is_running = started and not is_gone and has_begun(started) and not is_settled(started)
+        if not is_running or misplaced(started, node):
             why = pod_failure(started, is_gone, node, wait_s, bool(run.image))
             if why:
                 raise NoPod(why.detail)

@@ -206,7 +206,8 @@ class PodVisit:
         detail = after_the_end(pod)
         output = self._log() if detail else self._whole_log()
         if isinstance(output, Answer):
-            return output
+            ended = Answer(unreached=Unreached.REMOVED, detail=f"{detail}; {output.detail}", seconds=self.seconds())
+            return ended if detail else output
         if f"=> {self.context.run.root}/".encode() in output and not self._is_whole(output):
             return Answer(unreached=Unreached.NO_IMAGE, detail=LISTED, seconds=self.seconds())
         return Answer(output, Unreached.CUT if detail else None, detail, self.seconds())
