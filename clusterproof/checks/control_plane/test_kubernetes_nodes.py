@@ -23,7 +23,8 @@ pytestmark = [mark.control_plane, mark.preflight]
 
 OF_KUBELET = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
-OF_CONDITIONS = "node.kubernetes.io/"  # taints that stand for conditions and for a cordon
+OF_CONDITIONS = "node.kubernetes.io/"  # taints that stand for conditions and for a cordon, but also others
+OF_CORDON = "unschedulable"
 CONDITION_OF = {  # by what stands in a taint behind OF_CONDITIONS
     "not-ready": "Ready",
     "unreachable": "Ready",
@@ -91,7 +92,8 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     """
     listed = k8s_node.listed
     fail_if(listed.is_cordoned, "it is cordoned; expected a node that takes pods")
-    lone = ", ".join(taint.description for taint in listed.taints if _lacks_condition(taint, listed))
+    settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
+    lone = ", ".join(taint.description for taint in listed.taints if _lacks_condition(taint, listed, settle_s))
     concern_if(lone, f"taint {lone}, and no condition that says why; expected a node that takes pods")
     odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
     foreign = ", ".join(taint.description for taint in odd if not taint.is_ours)
@@ -103,15 +105,25 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 
 
 def _keeps_away(taint: Taint) -> bool:
-    is_of_condition = taint.key.startswith(OF_CONDITIONS)
-    return taint.effect in KEEPS_AWAY and not is_of_condition and not is_expected_taint(taint.key)
+    is_told_otherwise = _stands_for(taint) in (OF_CORDON, *CONDITION_OF)
+    return taint.effect in KEEPS_AWAY and not is_told_otherwise and not is_expected_taint(taint.key)
 
 
-def _lacks_condition(taint: Taint, listed: KubernetesNode) -> bool:
-    """Whether the taint stands for a condition that the check of conditions does not cover."""
-    _, is_of_condition, what = taint.key.partition(OF_CONDITIONS)
-    kind = CONDITION_OF.get(what) if is_of_condition else None
-    return bool(kind and taint.effect in KEEPS_AWAY and listed.condition(kind) is None)
+def _stands_for(taint: Taint) -> str:
+    """What Kubernetes itself tells by a taint; empty for another's."""
+    return taint.key.removeprefix(OF_CONDITIONS) if taint.key.startswith(OF_CONDITIONS) else ""
+
+
+def _lacks_condition(taint: Taint, listed: KubernetesNode, settle_s: float) -> bool:
+    """Whether the taint stands for a condition that is not reported, or that has long been well."""
+    kind = CONDITION_OF.get(_stands_for(taint))
+    if kind is None or taint.effect not in KEEPS_AWAY:
+        return False
+    condition = listed.condition(kind)
+    if condition is None:
+        return True
+    is_well = condition.status == ("True" if kind == "Ready" else "False")
+    return is_well and bool(condition.since) and listed.age_s(condition.since) > settle_s
 
 
 def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:
