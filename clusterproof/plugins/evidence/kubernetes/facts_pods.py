@@ -117,6 +117,12 @@ class ResourceSlice(Reported):
     generation = Field(integer)
     devices = Field(integer)
     gpus = Field(optional(integer))  # of the type `gpu`, where its driver reports types
+    _tainted = Field(optional(texts), "tainted")  # None in older recordings
+
+    @property
+    def tainted(self) -> list[str]:
+        """The devices that claims do not get, each with its taint. Raises Incomplete."""
+        return list(self._tainted or ())
 
 
 @record
