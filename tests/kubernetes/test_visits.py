@@ -152,3 +152,16 @@ def test_what_a_pod_says_is_of_no_node_but_its_own() -> None:
     answers = server.visited()
     assert {name for name, answer in answers.items() if answer.output} == {"gpu001", "gpu003"}
     assert answers["gpu002"].detail.startswith("its pod is on gpu003; expected no webhook or policy that changes ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"unable to retrieve container logs for containerd://61a93aa17bfb193bc125b151ec643c85",
+        b'failed to try resolving symlinks in path "/var/log/pods/a_b_c/probe/0.log": lstat: no such file or directory',
+    ],
+)
+def test_a_log_that_was_deleted_before_it_was_read_is_not_the_nodes_answer(words: bytes) -> None:
+    answer = Server(log=(200, words)).visited()["gpu001"]
+    assert (answer.unreached, answer.output) == (Unreached.REMOVED, b"")
+    assert answer.detail == f"its container's log was deleted before it was read: {words.decode()}"

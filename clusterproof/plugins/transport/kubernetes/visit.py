@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from clusterproof.plugins.agent.frame import has_end
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
@@ -19,6 +20,7 @@ from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects, ima
 from clusterproof.plugins.transport.kubernetes.creation import create
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import (
+    LONGEST,
     PodWatch,
     after_the_end,
     has_begun,
@@ -109,6 +111,8 @@ class VisitContext:
         return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
 
 
+# What a kubelet returns as a log, with status 200, if it has deleted the container: as when the disk is full.
+DELETED = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
 LISTED = (
     "the loader listed libraries and ran nothing, as the pod's image sets LD_TRACE_LOADED_OBJECTS; expected an image "
     "that does not: --k8s-image"
@@ -233,7 +237,12 @@ class PodVisit:
         """The log as it is now. Raises KubernetesDenied."""
         pods, most = self.context.run.pods, self.context.limits.answer_bytes
         try:
-            return log_of(self.context.api, pods, self.name, most, LOG_S, container=CONTAINER)
+            output = log_of(self.context.api, pods, self.name, most, LOG_S, container=CONTAINER)
+            if not output.startswith(DELETED):
+                return output
+            why = output[:LONGEST].decode("utf-8", "replace")
+            detail = f"its container's log was deleted before it was read: {printable(why, LONGEST)}"
+            return Answer(unreached=Unreached.REMOVED, detail=detail, seconds=self.seconds())
         except KubernetesDenied:
             raise
         except KubernetesError as problem:
