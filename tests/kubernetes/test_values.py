@@ -55,6 +55,21 @@ def test_nor_does_a_listing_of_malformed_objects_end_a_collector(items: object) 
         assert collector.read(listing(items), frozenset({"n"}))
 
 
+@pytest.mark.parametrize(
+    ("spec", "is_read"),
+    [
+        ({"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}, True),
+        ({"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]}, True),
+        ({"containers": [{"name": "c"}]}, False),
+    ],
+    ids=["GPUs", "a claim", "neither"],
+)
+def test_a_pod_that_waits_is_read_if_it_asks_for_devices_in_either_way(spec: dict[str, object], is_read: bool) -> None:
+    answer = k8s_pods.read(listing([{"metadata": {"name": "p", "namespace": "n"}, "spec": spec}]), frozenset({"n"}))
+    assert isinstance(answer, dict)
+    assert [pod["name"] for pod in answer["pods"]] == (["p"] if is_read else [])
+
+
 @pytest.mark.parametrize("key", ["name", "uid"])
 def test_nor_a_case(key: str) -> None:
     ended = {"state": {"terminated": {"exitCode": 1, "finishedAt": "2026-01-02T03:04:05Z"}}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import CollectorData
@@ -86,6 +87,12 @@ class KubernetesPod(Reported):
     def name(self) -> str:
         """`training/worker-0`."""
         return f"{self.namespace}/{self.pod}"
+
+    @property
+    def devices(self) -> str:
+        """What it asks for: `8 accelerators`, or `1 resource claim`; empty if neither. Raises Incomplete."""
+        wanted = ((self.accelerators, "accelerator"), (self.claims, "resource claim"))
+        return next((number_of(count, what) for count, what in wanted if count), "")
 
     @property
     def daemon_set(self) -> str:

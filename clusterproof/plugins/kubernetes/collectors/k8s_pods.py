@@ -1,4 +1,4 @@
-"""Pods that have not ended: those on the cluster's nodes, and those waiting for accelerators."""
+"""Pods that have not ended: those on the cluster's nodes, and those waiting for accelerators or with device claims."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def read(api: Api, names: frozenset[str]) -> object:
     for resource in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
         pod = pod_of(resource)
         wanted = _requested(pod)
+        has_devices = bool(wanted["accelerators"] or pod.claims)
         if not pod.node and len(waiting) == MAX_WAITING:
-            waiting_left_out += bool(wanted["accelerators"])
-        elif pod.node in names or (not pod.node and wanted["accelerators"]):
+            waiting_left_out += has_devices
+        elif pod.node in names or (not pod.node and has_devices):
             entry = {**_entry(pod, resource), **wanted, "shm": _shm(pod, resource)}
             (on_nodes if pod.node else waiting).append(entry)
         if len(on_nodes) == MAX_PODS:
