@@ -16,6 +16,7 @@ from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
 WATCH_S = 60.0  # of one watch: limits the cost of one that went silent, as behind a load balancer that forgot it
 RETRY_S = 1.0  # after a watch broke
+DENIED_S = 10.0  # after it was denied: an API server that starts denies what its roles grant until it has read them
 
 
 class PodWatch:
@@ -89,7 +90,7 @@ class PodWatch:
                 with self._lock:
                     self._problem = problem
                     self._notify(list(self._changed))
-                return
+                time.sleep(DENIED_S)
             except KubernetesError:  # 410, a cut, a brief outage: the next listing has everything
                 time.sleep(RETRY_S)
 
@@ -98,6 +99,7 @@ class PodWatch:
         page = self._api.get(self._run.pods, labelSelector=self._run.selector)
         now = {pod.name: pod for pod in map(pod_of, page.get("items") or ())}
         with self._lock:
+            self._problem = None
             for name in self._forgotten - set(now):
                 self._pods.pop(name, None)
                 self._gone.discard(name)
