@@ -97,6 +97,10 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     concern_if(lone, f"taint {lone}, and no condition that says why; expected a node that takes pods")
     odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
     foreign = ", ".join(taint.description for taint in odd if not taint.is_ours)
+    if foreign and listed.created and listed.age_s(listed.created) < settle_s:
+        with part:
+            incomplete(f"taint {foreign}, and the node is new; expected none within {settle_s / 60:g} min")
+        foreign = ""
     is_alone = foreign and not k8s_node.others
     concern_if(is_alone, f"taint {foreign}, with no other node in its group to compare with; expected none")
     fail_if(foreign and not is_alone, f"taint {foreign}; expected only those that most of its group have")
