@@ -165,3 +165,12 @@ def test_a_log_that_was_deleted_before_it_was_read_is_not_the_nodes_answer(words
     answer = Server(log=(200, words)).visited()["gpu001"]
     assert (answer.unreached, answer.output) == (Unreached.REMOVED, b"")
     assert answer.detail == f"its container's log was deleted before it was read: {words.decode()}"
+
+
+def test_a_pod_that_a_policy_has_run_as_another_user_speaks_against_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.MIN_START_S", 0.0)
+    words = "container's runAsUser breaks non-root policy"
+    waiting = {"name": "probe", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": words}}}
+    answer = Server({"phase": "Pending", "containerStatuses": [waiting]}).visited()["gpu001"]
+    assert answer.unreached is Unreached.API
+    assert answer.detail.startswith(f"CreateContainerConfigError: {words}; expected its ConfigMap, and no webhook or ")

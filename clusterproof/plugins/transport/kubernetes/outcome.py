@@ -128,6 +128,7 @@ class PodWatch:
 
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
+OF_ITS_SPEC = "CreateContainerConfigError"  # as without its ConfigMap, or where a policy has it run as another user
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a missing command
 LONGEST = 300
 ELSEWHERE = "or another namespace (--k8s-namespace)"
@@ -208,6 +209,12 @@ def pod_failure(
         )
     if container and container.is_running:
         return PodFailure(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
+    if container and container.waiting == OF_ITS_SPEC:
+        return PodFailure(
+            Unreached.API,
+            f"{OF_ITS_SPEC}: {container.waiting_message:.{LONGEST}}; expected its ConfigMap, and no webhook or policy "
+            "that changes the pod",
+        )
     last = f"{container.waiting} {container.waiting_message:.{LONGEST}}".strip() if container else pod.phase
     return PodFailure(
         Unreached.NOT_STARTED, f"its pod did not start within {waited_s:.0f} s; the last word was: {last}"
