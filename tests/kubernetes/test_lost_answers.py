@@ -19,6 +19,7 @@ from urllib3.exceptions import ProtocolError
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate.objects import EVENTS
 from clusterproof.plugins.transport.kubernetes import RunObjects
+from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.creation import create, create_owner
 from tests.kubernetes.programs import answer_of
 from tests.testbed.kubernetes.bed import Bed
@@ -127,6 +128,18 @@ def test_an_object_that_the_server_names_is_not_created_twice() -> None:
 def test_a_listing_that_breaks_off_is_asked_for_again() -> None:
     answers = [response(200, {}, **{"content-length": "2000"}), response(200, {"items": [{"kind": "Pod"}]})]
     assert list(answering(lambda *_, **__: answers.pop(0)).listed("/api/v1/pods")) == [{"kind": "Pod"}]
+
+
+@pytest.mark.parametrize(("status", "asked"), [(403, 3), (0, 1)], ids=["no right", "no answer"])
+def test_a_run_that_ends_waits_only_once_for_an_api_server_that_is_gone(status: int, asked: int) -> None:
+    tried: list[str] = []
+
+    def delete(path: str, **_: object) -> None:
+        tried.append(path)
+        raise KubernetesError("gone", status)
+
+    end(SimpleNamespace(delete=delete), RUN)  # type: ignore[arg-type] # by its methods
+    assert len(tried) == asked
 
 
 @needs_kubernetes

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from clusterproof.plugins.agent.packing import script_of
 from clusterproof.plugins.aws import AwsError
@@ -211,13 +210,17 @@ def unreachable(node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure
 
 
 def end(api: Api, run: RunObjects) -> None:
-    """Delete a run's objects; those that may not be deleted go with the Job, at the latest by its time to live."""
-    with suppress(KubernetesError):
-        api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
-    with suppress(KubernetesError):
-        api.delete(f"{run.config_maps}/{run.name}")
-    with suppress(KubernetesError):
-        api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
+    """Delete a run's objects; what is left, as where the API server is gone, goes with the Job by its time to live."""
+    for path, query in (
+        (run.pods, {"labelSelector": run.selector, "gracePeriodSeconds": 0}),
+        (f"{run.config_maps}/{run.name}", {}),
+        (f"{run.jobs}/{run.name}", {"propagationPolicy": "Background"}),
+    ):
+        try:
+            api.delete(path, **query)
+        except KubernetesError as problem:
+            if not problem.status:
+                return
 
 
 def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s: float) -> RunObjects:
