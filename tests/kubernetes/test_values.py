@@ -156,6 +156,11 @@ def test_a_pod_has_its_containers_and_why_they_wait() -> None:
         (422, "ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", KubernetesRefused),
         (500, 'failed calling webhook "x.example.com": connection refused', KubernetesRefused),
         (403, 'pods is forbidden: User "u" cannot create resource "pods" in API group ""', KubernetesDenied),
+        (
+            403,
+            'admission webhook "a.b" denied the request: probe cannot run without resource limits',
+            KubernetesRefused,
+        ),
         (422, 'Pod "a" is invalid: spec.nodeName: Invalid value', KubernetesError),
         (500, "etcdserver: request timed out", KubernetesError),
         (400, "the server could not understand the request", KubernetesError),

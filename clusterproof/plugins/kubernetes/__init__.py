@@ -20,6 +20,7 @@ TOO_MANY = 429
 MAX_WORDS = 600  # of the server's message
 # From a webhook, with any status (400 by default); from a policy (422); from a failing webhook (500).
 OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
+OF_RIGHTS = re.compile(r'\bUser ".*" cannot \w+ (?:resource|path) "')
 FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level was full
 
 
@@ -78,8 +79,7 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
             f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
         )
     if status == 403:
-        is_of_rbac = " cannot " in text and " resource " in text
-        return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
+        return (KubernetesDenied if OF_RIGHTS.search(text) else KubernetesRefused)(message, 403, reason)
     if OF_ADMISSION.search(text):
         return KubernetesRefused(message, status, reason)
     return KubernetesError(message, status, reason)
