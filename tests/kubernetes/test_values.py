@@ -148,6 +148,24 @@ def test_a_pod_has_its_containers_and_why_they_wait() -> None:
     assert (container.limits, container.waiting, container.exit_code) == (limits, "ImagePullBackOff", None)
 
 
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_container_that_waits_to_start_again_has_how_it_ended(kind: str) -> None:
+    state = {
+        "name": "c",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+        "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+    }
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {kind: [state]},
+    }
+    answer = k8s_pods.read(listing([pod]), frozenset({"n"}))
+    assert isinstance(answer, dict)
+    seen = answer["pods"][0]["unready"][0]
+    assert (seen["reason"], seen["message"]) == ("CrashLoopBackOff", "OOMKilled, exit code 137; back-off 5m0s")
+
+
 @pytest.mark.parametrize(
     ("status", "words", "kind"),
     [
