@@ -89,11 +89,11 @@ class StartingServer(SilentWatch):
         super().__init__()
         self.refusals = refusals
 
-    def get(self, path: str, **query: object) -> dict[str, Any]:
+    def get(self, _path: str, **_query: object) -> dict[str, Any]:
         self.refusals -= 1
         if self.refusals >= 0:
             raise KubernetesDenied('403 Forbidden: User "u" cannot list resource "pods"', 403)
-        return super().get(path, **query)
+        return super().get(_path)
 
 
 def test_pods_that_could_not_be_watched_for_a_moment_are_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:

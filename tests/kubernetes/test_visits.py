@@ -58,7 +58,7 @@ class Server:
     def visited(self) -> Mapping[str, Answer]:
         answers: dict[str, Answer] = {}
         connection = Kubernetes()
-        connection.opened = lambda _: Api("https://10.0.0.1:443", self)  # type: ignore[method-assign]
+        connection.opened = lambda settings: Api("https://10.0.0.1:443", self)  # type: ignore[method-assign] # noqa: ARG005
         limits = Limits(connect_s=1.0, answer_s=1.0, fanout=1)
         targets = list(map(Target, NODES))
         connection.run(targets, shell("true"), limits, lambda target, answer: answers.update({target.name: answer}))
