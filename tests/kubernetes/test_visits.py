@@ -129,7 +129,7 @@ def test_a_pod_that_its_kubelet_ended_says_why(log: tuple[int, bytes]) -> None:
     answer = server.visited()["gpu001"]
     is_read = log[0] == 200
     assert (answer.unreached, answer.output) == ((Unreached.CUT, log[1]) if is_read else (Unreached.REMOVED, b""))
-    assert answer.detail.startswith("the kubelet ended its pod: Evicted: The node was low on resource: memory. ")
+    assert answer.detail.startswith("its pod was ended: Evicted: The node was low on resource: memory. ")
     assert is_read or answer.detail.endswith(json.loads(log[1])["message"])
 
 
@@ -137,7 +137,7 @@ def test_so_does_one_that_kept_its_disruption_alone() -> None:
     told = {"type": "DisruptionTarget", "status": "True", "message": "The node was low on resource: ephemeral-storage."}
     kept = {key: value for key, value in EVICTED.items() if key not in ("reason", "message")}
     answer = Server({**kept, "conditions": [told]}, (200, b"")).visited()["gpu001"]
-    assert answer.detail == "the kubelet ended its pod: The node was low on resource: ephemeral-storage."
+    assert answer.detail == "its pod was ended: The node was low on resource: ephemeral-storage."
 
 
 def test_a_program_that_fails_by_itself_is_not_ended_by_its_kubelet() -> None:

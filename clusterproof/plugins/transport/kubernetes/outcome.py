@@ -244,7 +244,7 @@ def after_the_end(pod: Pod) -> str:
         )
     if pod.phase == "Failed" and (pod.reason or pod.disruption):  # else its program failed
         why = ": ".join(filter(None, (pod.reason, pod.message or pod.disruption)))
-        return f"the kubelet ended its pod: {why:.{LONGEST}}"
+        return f"its pod was ended: {why:.{LONGEST}}"
     return ""
 
 
