@@ -130,6 +130,12 @@ def test_a_listing_that_breaks_off_is_asked_for_again() -> None:
     assert list(answering(lambda *_, **__: answers.pop(0)).listed("/api/v1/pods")) == [{"kind": "Pod"}]
 
 
+def test_a_refusal_of_a_watch_that_breaks_off_is_an_error_of_the_server_and_ends_no_thread() -> None:
+    api = answering(lambda *_, **__: response(503, {}, **{"content-length": "2000"}))
+    with pytest.raises(KubernetesError, match="the answer broke off"):
+        list(api.watch(RUN.pods, 60.0))
+
+
 @pytest.mark.parametrize(("status", "asked"), [(403, 3), (0, 1)], ids=["no right", "no answer"])
 def test_a_run_that_ends_waits_only_once_for_an_api_server_that_is_gone(status: int, asked: int) -> None:
     tried: list[str] = []

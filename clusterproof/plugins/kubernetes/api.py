@@ -129,7 +129,7 @@ class Api:
         response = self._response("GET", path, query, None, quiet_s + CONNECT_S)
         try:
             if response.status >= 300:
-                raise error_of(response, _read(response, DRAIN_BYTES), path)
+                raise error_of(response, self._content(response, DRAIN_BYTES), path)
             yield Stream(response)
         finally:
             response.close()
