@@ -32,12 +32,13 @@ PAGE_KIB = 2048
 NAMES = {
     "gpu": "nvidia.com/gpu",
     "gpu_shared": "nvidia.com/gpu.shared",
+    "gpu_amd": "amd.com/gpu",
     "neuron": "aws.amazon.com/neuron",
     "neurondevice": "aws.amazon.com/neurondevice",
     "neuroncore": "aws.amazon.com/neuroncore",
     "efa": "vpc.amazonaws.com/efa",
 }
-ACCELERATORS = ("gpu", "gpu_shared", "neuron", "neurondevice", "neuroncore")
+ACCELERATORS = ("gpu", "gpu_shared", "gpu_amd", "neuron", "neurondevice", "neuroncore")
 _OF_SHARING = re.compile(r"( SHARED| MIG [0-9a-z.]+)+$")
 RESOURCES = "kubectl get node NODE -o jsonpath='{.status.capacity}{.status.allocatable}'"
 
@@ -178,7 +179,7 @@ def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[s
 
 def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
     """The GPUs that Kubernetes knows, shared ones once; by claims if no device plugin offers any."""
-    by_plugin = listed.capacity.of("gpu") or listed.capacity.of("gpu_shared")
+    by_plugin = next(filter(None, map(listed.capacity.of, ("gpu", "gpu_shared", "gpu_amd"))), 0)
     return by_plugin // listed.replicas if by_plugin else _claimable(cluster, listed, "gpu")
 
 

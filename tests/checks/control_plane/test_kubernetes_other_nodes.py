@@ -73,6 +73,16 @@ def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
     assert result_of("k8s_gpu_allocatable", change, TRN1).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize(("given", "verdict"), [(8, Verdict.PASS), (7, FAIL)])
+def test_gpus_of_amd_are_counted_by_their_own_name(given: int, verdict: Verdict) -> None:
+    def change(reports: Words) -> None:
+        give(reports, OTHER, {"gpu": 0, "gpu_amd": 8}, {"gpu": 0, "gpu_amd": given})
+
+    result = result_of("k8s_gpu_allocatable", change, "m7i.large", {"gpus": 8})
+    assert result.verdict is verdict
+    assert result.message == ("" if given == 8 else "7 of 8 amd.com/gpu allocatable; expected every device allocatable")
+
+
 def of_no_accelerators(reports: Words) -> None:
     """A node that should have no accelerators."""
     give(reports, OTHER, {"gpu": 0, "efa": 0})

@@ -53,6 +53,7 @@ ONE, TWO, ALL = ({"nvidia.com_gpu": count} for count in (1, 2, 8))
         ({**P5, PAGES: "0"}, {GPU: "8", EFA: "32"}),
         ({GPU: "8", PAGES: "10Gi"}, {GPU: "8"}),
         ({"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "128"}, {"aws.amazon.com/neuron": "16"}),
+        ({"amd.com/gpu": "8"}, {"amd.com/gpu": "8"}),
         ({"cpu": "8", EFA: "0"}, {}),
     ],
 )

@@ -14,6 +14,7 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, quantity
 RESOURCES = {
     "nvidia.com/gpu": "gpu",
     "nvidia.com/gpu.shared": "gpu_shared",
+    "amd.com/gpu": "gpu_amd",
     "vpc.amazonaws.com/efa": "efa",
     "aws.amazon.com/neuron": "neuron",
     "aws.amazon.com/neurondevice": "neurondevice",

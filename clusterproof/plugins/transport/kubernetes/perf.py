@@ -24,7 +24,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settle
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
 EFA = "vpc.amazonaws.com/efa"
-DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
+DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron", EFA)
 HUGE_PAGES = "hugepages-2Mi"
 SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether the device plugin shares GPUs
 WHOLE = ("", "none")
