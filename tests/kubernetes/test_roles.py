@@ -22,6 +22,9 @@ class OnePod:
         metadata = {"name": "plugin-1", "namespace": namespace, "ownerReferences": [owner]}
         self.pod = {"metadata": metadata, "spec": {"nodeName": "gpu001"}, "status": {"phase": "Pending"}}
 
+    def now(self) -> float:
+        return 0.0
+
     def listed(self, _path: str, **_words: str) -> Iterator[Any]:
         yield self.pod
 

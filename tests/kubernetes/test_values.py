@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
+from types import ModuleType
 
 import pytest
 from urllib3 import HTTPResponse
@@ -68,6 +70,20 @@ def test_a_pod_that_waits_is_read_if_it_asks_for_devices_in_either_way(spec: dic
     answer = k8s_pods.read(listing([{"metadata": {"name": "p", "namespace": "n"}, "spec": spec}]), frozenset({"n"}))
     assert isinstance(answer, dict)
     assert [pod["name"] for pod in answer["pods"]] == (["p"] if is_read else [])
+
+
+@pytest.mark.parametrize("collector", [k8s_nodes, k8s_pods, k8s_compute_domains])
+@pytest.mark.parametrize(
+    ("date", "at"), [("Wed, 31 Dec 2025 23:59:59 GMT", 1_767_225_599.0), ("", None), ("yesterday", None)], ids=str
+)
+def test_what_an_api_server_dates_has_the_age_that_it_has_there(
+    collector: ModuleType, date: str, at: float | None
+) -> None:
+    def send(*_: object, **__: object) -> HTTPResponse:
+        return HTTPResponse(io.BytesIO(b"{}"), {"Date": date}, status=200, preload_content=False)
+
+    asked_at = collector.read(Api("https://x", send), frozenset())["asked_at"]
+    assert asked_at == pytest.approx(at or time.time(), abs=5.0)
 
 
 @pytest.mark.parametrize("key", ["name", "uid"])

@@ -1,13 +1,15 @@
 """The Kubernetes API: access to a cluster, and what it reports about nodes, pods and daemon sets.
 
-This module: errors of an API server, each one line in its own words, and classified.
+This module: errors of an API server, each one line in its own words, and classified; and its clock.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -88,3 +90,11 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
 def error_text(problem: Exception) -> str:
     """A connection error, in one line."""
     return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)
+
+
+def ahead_s(response: Any) -> float:
+    """How far the clock of a server is ahead of this machine's; 0 where it says nothing of it."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date") or "").timestamp() - time.time()
+    except (ValueError, TypeError):
+        return 0.0

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
-from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_of_status, error_text
+from clusterproof.plugins.kubernetes import TOO_MANY, ahead_s, decoded, error_of, error_of_status, error_text
 from clusterproof.plugins.kubernetes import KubernetesDenied as KubernetesDenied
 from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
@@ -45,7 +45,12 @@ class Api:
         self._send = send
         self._authorization = authorization
         self._has_answered = False
+        self._ahead_s = 0.0  # its clock, of this machine's
         self._lock = threading.Lock()  # exec plugins must run one at a time
+
+    def now(self) -> float:
+        """The time by its clock, which dates what it holds; in seconds since 1970."""
+        return time.time() + self._ahead_s
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
         """One object, or one page. Raises KubernetesError."""
@@ -201,6 +206,7 @@ class Api:
                 timeout=_timeout(within_s),
             )
             self._has_answered = True
+            self._ahead_s = ahead_s(response)
             _count(method, response.status)
         except Exception as problem:  # urllib3's, ssl's, the system's
             _count(method, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ def read(api: Api, names: frozenset[str]) -> object:
     entries = [_entry(domain) for domain in domains or () if not parts(domain)[0].get("deletionTimestamp")]
     ours = [entry for entry in entries if not entry["nodes"] or names.intersection(_names(entry))]
     return {
-        "asked_at": time.time(),
+        "asked_at": api.now(),
         "is_installed": domains is not None,
         "domains": ours[:MAX_DOMAINS],
         "left_out": max(0, len(ours) - MAX_DOMAINS),

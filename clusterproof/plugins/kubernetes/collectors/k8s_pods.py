@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -38,7 +37,7 @@ def read(api: Api, names: frozenset[str]) -> object:
         if len(on_nodes) == MAX_PODS:
             break
     return {
-        "asked_at": time.time(),
+        "asked_at": api.now(),
         "pods": on_nodes + waiting,
         "is_cut": len(on_nodes) == MAX_PODS,
         "waiting_left_out": waiting_left_out,
