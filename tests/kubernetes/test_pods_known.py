@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
@@ -82,6 +82,38 @@ def test_a_pod_that_the_watch_has_said_nothing_of_is_asked_for_once_more() -> No
     assert (settled.name, settled.phase, gone) == ("pod-0", "Running", False)
 
 
+class StartingServer(SilentWatch):
+    """An API server that has not read its roles yet, as after its start, at the first attempts."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        self.refusals = refusals
+
+    def get(self, _path: str, **_query: object) -> dict[str, Any]:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise KubernetesDenied('403 Forbidden: User "u" cannot list resource "pods"', 403)
+        return super().get(_path)
+
+
+def test_pods_that_could_not_be_watched_for_a_moment_are_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.outcome.DENIED_S", 0.01)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.outcome.RETRY_S", 0.01)
+    api = StartingServer(refusals=1)
+    api.names = ["pod-0"]
+    watch = PodWatch(api, RUN)  # type: ignore[arg-type] # by its methods
+    watch.start()
+    with pytest.raises(KubernetesDenied):
+        watch.wait("pod-0", time.monotonic() + 5.0, lambda _: False)
+    until = time.monotonic() + 5.0
+    while watch._problem and time.monotonic() < until:
+        time.sleep(0.01)
+    pod, _ = watch.wait("pod-0", until, lambda pod: pod.phase == "Running")
+    watch.close()
+    assert pod
+    assert pod.name == "pod-0"
+
+
 class ForgetfulServer(SilentWatch):
     """An API server that has deleted a watch's Job, and refuses the first attempt to create another."""
 
@@ -96,6 +128,9 @@ class ForgetfulServer(SilentWatch):
             if len(self.is_watched) == 1:
                 raise KubernetesError("503 ServiceUnavailable: try later", 503)
         return {"metadata": {"uid": "1"}}
+
+    def delete(self, _path: str, **_query: object) -> None:
+        """There is nothing of a Job that was refused."""
 
     def patch(self, _path: str, _body: object, _kind: str) -> None:
         if len(self.is_watched) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.catalog.kubernetes import role_of
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 
 GPU = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -20,6 +21,9 @@ class OnePod:
         owner = {"kind": "DaemonSet", "name": "nvidia-device-plugin-daemonset", "controller": True}
         metadata = {"name": "plugin-1", "namespace": namespace, "ownerReferences": [owner]}
         self.pod = {"metadata": metadata, "spec": {"nodeName": "gpu001"}, "status": {"phase": "Pending"}}
+
+    def now(self) -> float:
+        return 0.0
 
     def listed(self, _path: str, **_words: str) -> Iterator[Any]:
         yield self.pod
@@ -47,6 +51,11 @@ def test_a_pod_of_a_users_namespace_is_none_of_the_systems_whatever_it_is_called
     answer: Any = k8s_pods.read(OnePod(namespace), frozenset({"gpu001"}))  # type: ignore[arg-type]
     (pod,) = answer["pods"]
     assert (pod["owner"], pod["role"]) == ("DaemonSet/nvidia-device-plugin-daemonset", role)
+
+
+@pytest.mark.parametrize("chart", ["nvidia-dra-driver-gpu", "dra-driver-nvidia-gpu"])
+def test_the_dra_driver_of_nvidia_is_known_by_both_names_of_its_chart(chart: str) -> None:
+    assert role_of(chart, f"{chart}-kubelet-plugin") == "dra"
 
 
 def test_pods_of_users_that_wait_displace_none_on_a_node(monkeypatch: pytest.MonkeyPatch) -> None:

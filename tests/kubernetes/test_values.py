@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
+from types import ModuleType
 
 import pytest
 from urllib3 import HTTPResponse
@@ -53,6 +55,35 @@ def listing(items: object) -> Api:
 def test_nor_does_a_listing_of_malformed_objects_end_a_collector(items: object) -> None:
     for collector in (k8s_nodes, k8s_pods, k8s_storage):
         assert collector.read(listing(items), frozenset({"n"}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_read"),
+    [
+        ({"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}, True),
+        ({"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]}, True),
+        ({"containers": [{"name": "c"}]}, False),
+    ],
+    ids=["GPUs", "a claim", "neither"],
+)
+def test_a_pod_that_waits_is_read_if_it_asks_for_devices_in_either_way(spec: dict[str, object], is_read: bool) -> None:
+    answer = k8s_pods.read(listing([{"metadata": {"name": "p", "namespace": "n"}, "spec": spec}]), frozenset({"n"}))
+    assert isinstance(answer, dict)
+    assert [pod["name"] for pod in answer["pods"]] == (["p"] if is_read else [])
+
+
+@pytest.mark.parametrize("collector", [k8s_nodes, k8s_pods, k8s_compute_domains])
+@pytest.mark.parametrize(
+    ("date", "at"), [("Wed, 31 Dec 2025 23:59:59 GMT", 1_767_225_599.0), ("", None), ("yesterday", None)], ids=str
+)
+def test_what_an_api_server_dates_has_the_age_that_it_has_there(
+    collector: ModuleType, date: str, at: float | None
+) -> None:
+    def send(*_: object, **__: object) -> HTTPResponse:
+        return HTTPResponse(io.BytesIO(b"{}"), {"Date": date}, status=200, preload_content=False)
+
+    asked_at = collector.read(Api("https://x", send), frozenset())["asked_at"]
+    assert asked_at == pytest.approx(at or time.time(), abs=5.0)
 
 
 @pytest.mark.parametrize("key", ["name", "uid"])
@@ -133,6 +164,24 @@ def test_a_pod_has_its_containers_and_why_they_wait() -> None:
     assert (container.limits, container.waiting, container.exit_code) == (limits, "ImagePullBackOff", None)
 
 
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_container_that_waits_to_start_again_has_how_it_ended(kind: str) -> None:
+    state = {
+        "name": "c",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+        "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+    }
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {kind: [state]},
+    }
+    answer = k8s_pods.read(listing([pod]), frozenset({"n"}))
+    assert isinstance(answer, dict)
+    seen = answer["pods"][0]["unready"][0]
+    assert (seen["reason"], seen["message"]) == ("CrashLoopBackOff", "OOMKilled, exit code 137; back-off 5m0s")
+
+
 @pytest.mark.parametrize(
     ("status", "words", "kind"),
     [
@@ -141,6 +190,11 @@ def test_a_pod_has_its_containers_and_why_they_wait() -> None:
         (422, "ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", KubernetesRefused),
         (500, 'failed calling webhook "x.example.com": connection refused', KubernetesRefused),
         (403, 'pods is forbidden: User "u" cannot create resource "pods" in API group ""', KubernetesDenied),
+        (
+            403,
+            'admission webhook "a.b" denied the request: probe cannot run without resource limits',
+            KubernetesRefused,
+        ),
         (422, 'Pod "a" is invalid: spec.nodeName: Invalid value', KubernetesError),
         (500, "etcdserver: request timed out", KubernetesError),
         (400, "the server could not understand the request", KubernetesError),

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.kubernetes.facts import ComputeDomain, KubernetesNode
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import slices_of
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
@@ -32,12 +32,13 @@ PAGE_KIB = 2048
 NAMES = {
     "gpu": "nvidia.com/gpu",
     "gpu_shared": "nvidia.com/gpu.shared",
+    "gpu_amd": "amd.com/gpu",
     "neuron": "aws.amazon.com/neuron",
     "neurondevice": "aws.amazon.com/neurondevice",
     "neuroncore": "aws.amazon.com/neuroncore",
     "efa": "vpc.amazonaws.com/efa",
 }
-ACCELERATORS = ("gpu", "gpu_shared", "neuron", "neurondevice", "neuroncore")
+ACCELERATORS = ("gpu", "gpu_shared", "gpu_amd", "neuron", "neurondevice", "neuroncore")
 _OF_SHARING = re.compile(r"( SHARED| MIG [0-9a-z.]+)+$")
 RESOURCES = "kubectl get node NODE -o jsonpath='{.status.capacity}{.status.allocatable}'"
 
@@ -48,13 +49,15 @@ def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     """Accelerators that pods can request.
 
     If fewer are allocatable than the instance type has, the device plugin found a device unhealthy, is not running, or
-    started before the driver. Devices offered by a DRA driver count as well.
+    started before the driver. Devices offered by a DRA driver count as well: it taints one that is unhealthy.
 
     Remedy (investigate): Read the log of the device plugin's pod on the node and look at the node's GPU checks; then
     restart the pod or reboot the node.
     """
     listed, node = k8s_node.listed, k8s_node.node
     ill = list(_not_given(listed, ACCELERATORS))
+    if not (listed.capacity.mig or any(map(listed.capacity.of, ACCELERATORS))):
+        ill = known(lambda: [*_tainted(cluster, listed, "gpu"), *_tainted(cluster, listed, "neuron")], [])
     fail_if(ill, f"{', '.join(ill)}; expected every device allocatable")
     if listed.has_divided_gpus:
         return
@@ -87,6 +90,9 @@ def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     given = listed.capacity.of("efa")
     if not expected and not given:
         not_applicable("no EFA is expected of it")
+    if not given:
+        tainted = [*_tainted(cluster, listed, "efa"), *_tainted(cluster, listed, "dra.net")]
+        fail_if(tainted, f"{', '.join(tainted)}; expected every device allocatable")
     if given != expected:
         by_claims = _claimable(cluster, listed, "efa") or _claimable(cluster, listed, "dra.net")
         given = min(by_claims, expected) if by_claims and not given else given  # dra.net offers other interfaces too
@@ -173,13 +179,19 @@ def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[s
 
 def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
     """The GPUs that Kubernetes knows, shared ones once; by claims if no device plugin offers any."""
-    by_plugin = listed.capacity.of("gpu") or listed.capacity.of("gpu_shared")
+    by_plugin = next(filter(None, map(listed.capacity.of, ("gpu", "gpu_shared", "gpu_amd"))), 0)
     return by_plugin // listed.replicas if by_plugin else _claimable(cluster, listed, "gpu")
 
 
 def _claimable(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> int:
     """The devices that DRA drivers with this name offer on a node."""
     return sum(offer.devices if offer.gpus is None else offer.gpus for offer in slices_of(cluster, listed, word))
+
+
+def _tainted(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> Iterator[str]:
+    """The devices that DRA drivers with this name offer on a node, and give to no claim."""
+    for offer in slices_of(cluster, listed, word):
+        yield from (f"{offer.driver}: {device}" for device in offer.tainted)
 
 
 def _neuron_devices(node: Node) -> int:

@@ -104,7 +104,7 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
     late = [
         pod
         for pod in cluster.kubernetes_pods
-        if not pod.node and pod.accelerators and not pod.gates and not pod.deleted and pod.age_s > allowed_s
+        if not pod.node and pod.devices and not pod.gates and not pod.deleted and pod.age_s > allowed_s
     ]
     if late:
         late.sort(key=lambda pod: -pod.age_s)
@@ -135,12 +135,8 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     listed = k8s_node.listed
     pods = known(lambda: pods_on(cluster, listed), None)
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
-    late = [pod for pod in pods or () if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
-    seen = [
-        f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds "
-        f"{number_of(pod.accelerators, 'accelerator')}"
-        for pod in late
-    ]
+    late = [pod for pod in pods or () if pod.devices and pod.deleted and pod.overdue_s > allowed_s]
+    seen = [f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds {pod.devices}" for pod in late]
     fail_if(seen, f"{_first(seen)}; expected pods that terminate")
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])
     held = [holder for holders in of_gpus for holder in holders]

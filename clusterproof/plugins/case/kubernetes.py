@@ -161,21 +161,20 @@ class _Reader:
         self.budget = Budget(MAX_BYTES)
 
     def objects(self) -> Iterator[Mapping[str, Any]]:
-        """Those with the job's name that create pods: a cluster lacks some kinds. Raises CaseError."""
-        denied: dict[str, str] = {}
+        """Those with the job's name that create pods: a cluster lacks some kinds. Raises CaseError if none answers."""
+        refused: dict[int, tuple[list[str], str]] = {}
         for kind, where in OBJECTS.items():
             try:
                 resource = self.api.get(f"/apis/{where.format(f'namespaces/{self.namespace}')}/{self.name}")
-            except KubernetesDenied as problem:
-                denied[kind] = one_line(str(problem))
             except KubernetesError as problem:
-                if problem.status != NOT_FOUND:
+                if not problem.status:
                     raise CaseError(one_line(str(problem), 300)) from None
+                if problem.status != NOT_FOUND:  # denied, or a webhook that converts the kind is down
+                    refused.setdefault(problem.status, ([], one_line(str(problem))))[0].append(kind)
             else:
                 yield {**resource, "kind": kind}
-        if denied:
-            kinds = listed(denied)
-            self.builder.lack(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
+        for kinds, why in refused.values():
+            self.builder.lack(f"a {listed(kinds)} {self.name}, if there is one: {why}")
 
     def listed(self, what: str) -> list[Mapping[str, Any]]:
         """All objects of one kind."""
@@ -187,12 +186,12 @@ class _Reader:
 
     def take_pod(self, pod: Mapping[str, Any], nodes_of_pods: Mapping[str, str]) -> None:
         """Read a pod and its containers' logs: for a restarted container also the previous log."""
-        metadata, _, status = parts(pod)
+        metadata = parts(pod)[0]
         name, labels = _name(pod), table(metadata.get("labels"))
         is_launcher = any(text(labels.get(role)).lower() == LAUNCHER for role in ROLES)
         others = nodes_of_pods if is_launcher else {}
         self.builder.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
-        for container in tables(status.get("containerStatuses")):
+        for container in pods.containers(pod):
             for is_earlier in (True, False) if number(container.get("restartCount")) else (False,):
                 self._take_log(name, text(container.get("name")), is_earlier, "" if is_launcher else _node(pod), others)
 
@@ -277,7 +276,7 @@ def marks_of(api_node: ApiNode, node: str, clock: Clock, ran: Span) -> Iterator[
 def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]], clock: Clock) -> Job:
     """When the job ran and how it ended, from objects and pods. Raises CaseError if nothing has ended."""
     whole = next((job for job in jobs if job.state), Job(named))
-    states = [state for pod in there for state in _states(pod)]
+    states = [state for pod in there for state in pods.ends(pod)]
     failed = any(parts(pod)[2].get("phase") in ENDED for pod in there)
     if not whole.state and not failed and not any(text(state.get("finishedAt")) for state in states):
         raise CaseError(f"job {named} runs, and no container of it has ended; expected a job that has")
@@ -286,12 +285,3 @@ def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]]
     first = whole.ran.begins or min((time for time in begins if time), default=None)
     last = whole.ran.ends or max((time for time in ended_at if time), default=None)
     return Job(named, whole.state, "", (), Span(first, last))
-
-
-def _states(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """How each container of a pod ended, now and before."""
-    for container in tables(parts(pod)[2].get("containerStatuses")):
-        for state in ("lastState", "state"):
-            ended = container.get(state)
-            if isinstance(ended, dict) and isinstance(ended.get("terminated"), dict):
-                yield ended["terminated"]

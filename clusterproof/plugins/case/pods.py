@@ -68,10 +68,8 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
         if isinstance(waits, dict):
             message = f"pod {name}: {_text(waits.get('reason'))}: {_text(waits.get('message'))}"
             yield from _event(message, source, Span(), node)
-        for state in ("state", "lastState"):
-            ended = _of(container, state, "terminated")
-            if isinstance(ended, dict):
-                yield from _event(_end_of(name, ended), source, clock.of(_text(ended.get("finishedAt"))), node)
+        for ended in _ends(container):
+            yield from _event(_end_of(name, ended), source, clock.of(_text(ended.get("finishedAt"))), node)
 
 
 def _end_of(pod: str, ended: Mapping[str, Any]) -> str:
@@ -79,6 +77,26 @@ def _end_of(pod: str, ended: Mapping[str, Any]) -> str:
     reason = _text(ended.get("reason"))
     message = f": {_text(ended.get('message'))}" if reason in NOT_STARTED else ""
     return f"pod {pod}: {reason}, exit code {_text(ended.get('exitCode'))}{message}"
+
+
+def containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A pod's containers, and of those that run before them the ones that failed, which keep them from running."""
+    for container in _list(_of(pod, "status", "initContainerStatuses")):
+        if any(ended.get("exitCode") for ended in _ends(container)):
+            yield container
+    yield from _list(_of(pod, "status", "containerStatuses"))
+
+
+def ends(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """How each of these ended, now and before."""
+    return (ended for container in containers(pod) for ended in _ends(container))
+
+
+def _ends(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for state in ("lastState", "state"):
+        ended = _of(container, state, "terminated")
+        if isinstance(ended, dict):
+            yield ended
 
 
 def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:

@@ -1,13 +1,15 @@
 """The Kubernetes API: access to a cluster, and what it reports about nodes, pods and daemon sets.
 
-This module: errors of an API server, each one line in its own words, and classified.
+This module: errors of an API server, each one line in its own words, and classified; and its clock.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -20,6 +22,7 @@ TOO_MANY = 429
 MAX_WORDS = 600  # of the server's message
 # From a webhook, with any status (400 by default); from a policy (422); from a failing webhook (500).
 OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
+OF_RIGHTS = re.compile(r'\bUser ".*" cannot \w+ (?:resource|path) "')
 FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level was full
 
 
@@ -78,8 +81,7 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
             f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
         )
     if status == 403:
-        is_of_rbac = " cannot " in text and " resource " in text
-        return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
+        return (KubernetesDenied if OF_RIGHTS.search(text) else KubernetesRefused)(message, 403, reason)
     if OF_ADMISSION.search(text):
         return KubernetesRefused(message, status, reason)
     return KubernetesError(message, status, reason)
@@ -88,3 +90,11 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
 def error_text(problem: Exception) -> str:
     """A connection error, in one line."""
     return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)
+
+
+def ahead_s(response: Any) -> float:
+    """How far the clock of a server is ahead of this machine's; 0 where it says nothing of it."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date") or "").timestamp() - time.time()
+    except (ValueError, TypeError):
+        return 0.0

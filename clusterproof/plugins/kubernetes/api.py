@@ -6,12 +6,12 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
-from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_of_status, error_text
+from clusterproof.plugins.kubernetes import TOO_MANY, ahead_s, decoded, error_of, error_of_status, error_text
 from clusterproof.plugins.kubernetes import KubernetesDenied as KubernetesDenied
 from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
@@ -28,6 +28,7 @@ JSON = "application/json"
 READ_BYTES = 65536
 MAX_LINE_BYTES = 4 * 1024 * 1024  # of an event; etcd holds no larger object
 NOT_FOUND = 404
+EXISTS = "AlreadyExists"  # the reason, also if a request created the object whose answer was lost
 TIMEOUT = "Timeout"  # the reason if a request was accepted but not answered in time
 ASKED: Counter[str] = Counter()  # requests by this process: `GET 200`; `GET 0` without an answer
 _COUNTING = threading.Lock()
@@ -44,7 +45,12 @@ class Api:
         self._send = send
         self._authorization = authorization
         self._has_answered = False
+        self._ahead_s = 0.0  # its clock, of this machine's
         self._lock = threading.Lock()  # exec plugins must run one at a time
+
+    def now(self) -> float:
+        """The time by its clock, which dates what it holds; in seconds since 1970."""
+        return time.time() + self._ahead_s
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
         """One object, or one page. Raises KubernetesError."""
@@ -128,7 +134,7 @@ class Api:
         response = self._response("GET", path, query, None, quiet_s + CONNECT_S)
         try:
             if response.status >= 300:
-                raise error_of(response, _read(response, DRAIN_BYTES), path)
+                raise error_of(response, self._content(response, DRAIN_BYTES), path)
             yield Stream(response)
         finally:
             response.close()
@@ -150,30 +156,32 @@ class Api:
         while True:
             try:
                 response = self._response(method, path, query, body, within_s, kind)
+                content = self._content(response, most_bytes)
             except KubernetesError:
                 attempt += 1
                 if not self._has_answered or time.monotonic() + 2**attempt > until:
                     raise
                 time.sleep(2**attempt)  # an API server that is restarting
                 continue
-            try:
-                if response.status < 300:
-                    return _read(response, most_bytes)
-                wait_s = _wait_s(response, attempt)
-                problem = error_of(response, _read(response, DRAIN_BYTES), path)
-            except KubernetesError:
-                raise
-            except Exception as broken:  # urllib3's, within a body
-                raise KubernetesError(
-                    f"{self.url}: the answer broke off: {error_text(broken)}", reason=_reason(broken)
-                ) from None
-            finally:
-                response.release_conn()
-            may_pass = response.status == TOO_MANY or (response.status in LATER and method in REPEATABLE)
-            if not may_pass or time.monotonic() + wait_s > until:
+            if response.status < 300:
+                return content
+            wait_s = _wait_s(response, attempt)
+            problem = error_of(response, content, path)
+            if not _may_pass(method, body, problem) or time.monotonic() + wait_s > until:
                 raise problem
             time.sleep(wait_s)
             attempt += 1
+
+    def _content(self, response: Any, most_bytes: int) -> bytes:
+        """The body of a response, short for an error. Raises KubernetesError if it breaks off."""
+        try:
+            return _read(response, most_bytes if response.status < 300 else DRAIN_BYTES)
+        except Exception as broken:  # urllib3's
+            raise KubernetesError(
+                f"{self.url}: the answer broke off: {error_text(broken)}", reason=_reason(broken)
+            ) from None
+        finally:
+            response.release_conn()
 
     def _response(
         self, method: str, path: str, query: Mapping[str, object], body: object, within_s: float, kind: str = JSON
@@ -198,6 +206,7 @@ class Api:
                 timeout=_timeout(within_s),
             )
             self._has_answered = True
+            self._ahead_s = ahead_s(response)
             _count(method, response.status)
         except Exception as problem:  # urllib3's, ssl's, the system's
             _count(method, 0)
@@ -206,6 +215,15 @@ class Api:
                 reason=_reason(problem),
             ) from None
         return response
+
+
+def _may_pass(method: str, body: object, problem: KubernetesError) -> bool:
+    """Whether to repeat a request, which the server may have carried out: of one name it creates one object."""
+    if problem.status == TOO_MANY:
+        return True
+    is_named = isinstance(body, Mapping) and "name" in (body.get("metadata") or {})
+    is_creation = method == "POST" and is_named and not isinstance(problem, KubernetesRefused)
+    return problem.status in LATER and (method in REPEATABLE or is_creation)
 
 
 def _reason(problem: Exception) -> str:
@@ -272,29 +290,3 @@ class Stream:
         self._is_closed = True
         with suppress(Exception):  # it has ended already, or urllib3 is older than 2.3 and does not support it
             self._response.shutdown()
-
-
-def first_version(api: Api, group: str, versions: Iterable[str], kind: str) -> list[Mapping[str, Any]] | None:
-    """The objects of a kind in the first version that the cluster serves; None if it serves none.
-
-    Raises KubernetesError.
-    """
-    for version in versions:
-        try:
-            return list(api.listed(f"{group}/{version}/{kind}"))
-        except KubernetesDenied:
-            if _is_served(api, group):
-                raise
-        except KubernetesError as problem:
-            if problem.status != NOT_FOUND:
-                raise
-    return None
-
-
-def _is_served(api: Api, group: str) -> bool:
-    """Whether the cluster has a group of its API: what it has not is denied as well to who lacks the rights."""
-    try:
-        api.get(group)
-    except KubernetesError as problem:
-        return problem.status != NOT_FOUND
-    return True

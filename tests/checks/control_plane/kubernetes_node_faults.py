@@ -111,6 +111,18 @@ NODE_FAULTS = (
         "gpu002: taint ToBeDeletedByClusterAutoscaler:NoSchedule; expected only those that most of its group have",
     ),
     KubernetesFault(
+        "a taint by hand that outlived the outage of its node",
+        lambda reports: taint(reports, 1, "node.kubernetes.io/out-of-service", "NoExecute"),
+        {"k8s_node_takes_pods": FAIL},
+        "gpu002: taint node.kubernetes.io/out-of-service:NoExecute; expected only those that most of its group have",
+    ),
+    KubernetesFault(
+        "a taint that outlived its condition",
+        lambda reports: taint(reports, 1, "node.kubernetes.io/not-ready"),
+        {"k8s_node_takes_pods": CONCERN},
+        "gpu002: taint node.kubernetes.io/not-ready:NoSchedule, and no condition that says why; expected a node that",
+    ),
+    KubernetesFault(
         "a taint of this suite's own gate",
         lambda reports: taint(reports, 1, "clusterproof.dev/unfit"),
         {"k8s_node_takes_pods": CONCERN},

@@ -64,6 +64,26 @@ POD_FAULTS = (
         "train/worker-9 has been pending for 30 min: 0/4 nodes are available; expected pods that start within 10 min",
     ),
     KubernetesFault(
+        "a pod that waits for a claim of GPUs",
+        lambda reports: reports.pods.append(
+            pod(
+                "worker-9",
+                phase="Pending",
+                created=HALF_AN_HOUR_AGO,
+                claims=1,
+                waits_for="0/4 nodes are available: 4 cannot allocate all claims",
+            )
+        ),
+        {"k8s_pending_gpu_pods": CONCERN},
+        "train/worker-9 has been pending for 30 min: 0/4 nodes are available: 4 cannot allocate all claims; expected",
+    ),
+    KubernetesFault(
+        "a pod with a claim that does not terminate",
+        lambda reports: reports.pods.append(pod("worker-9", NAMES[1], deleted=HALF_AN_HOUR_AGO, claims=1)),
+        {"k8s_gpu_pods": FAIL},
+        "gpu002: train/worker-9 should have ended 30 min ago and holds 1 resource claim; expected pods that terminate",
+    ),
+    KubernetesFault(
         "a pod that does not terminate",
         lambda reports: job(reports, deleted=HALF_AN_HOUR_AGO),
         {"k8s_gpu_pods": FAIL},

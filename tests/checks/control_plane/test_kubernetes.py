@@ -126,6 +126,10 @@ def test_a_driver_that_only_one_node_lacks_is_a_concern_where_pods_may_not_be_li
         lambda reports: [taint(reports, number, "dedicated") for number in range(4)],
         lambda reports: set_condition(reports, condition("EtcdIsVoter", "True", "MemberNotLearner")),
         lambda reports: taint(reports, 1, "soft", "PreferNoSchedule"),
+        lambda reports: (
+            taint(reports, 1, "node.kubernetes.io/not-ready"),  # not removed yet
+            set_condition(reports, condition("Ready", "True", since=JUST_NOW), 1),
+        ),
         lambda reports: taint(reports, 1, "aws.amazon.com/neuron"),
         lambda reports: reports.pods.append(pod("young", accelerators=8, created=JUST_NOW)),
         lambda reports: reports.pods.append(pod("gated", accelerators=8, gates=1)),

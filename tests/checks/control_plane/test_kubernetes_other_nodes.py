@@ -13,7 +13,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.members import of_each, worst
-from tests.checks.control_plane.kubernetes_cluster import FSX, NAMES, Words, condition, healthy
+from tests.checks.control_plane.kubernetes_cluster import FSX, JUST_NOW, NAMES, Words, condition, healthy
 from tests.checks.control_plane.kubernetes_fault import give, label, set_condition, taint, without_driver
 
 FAIL, CONCERN, INCOMPLETE, NOT_APPLICABLE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
@@ -71,6 +71,16 @@ def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
         reports.kubernetes["k8s_resource_slices"] = {"slices": [{**pool, "devices": 16, "gpus": None}]}
 
     assert result_of("k8s_gpu_allocatable", change, TRN1).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("given", "verdict"), [(8, Verdict.PASS), (7, FAIL)])
+def test_gpus_of_amd_are_counted_by_their_own_name(given: int, verdict: Verdict) -> None:
+    def change(reports: Words) -> None:
+        give(reports, OTHER, {"gpu": 0, "gpu_amd": 8}, {"gpu": 0, "gpu_amd": given})
+
+    result = result_of("k8s_gpu_allocatable", change, "m7i.large", {"gpus": 8})
+    assert result.verdict is verdict
+    assert result.message == ("" if given == 8 else "7 of 8 amd.com/gpu allocatable; expected every device allocatable")
 
 
 def of_no_accelerators(reports: Words) -> None:
@@ -180,6 +190,18 @@ def test_a_node_is_compared_with_those_of_its_type_in_words_too() -> None:
 
     message = result_of("k8s_storage", change).message
     assert "no CSI driver fsx.csi.aws.com, as 2 of 2 others of its instance type in its group have; exp" in message
+
+
+def test_a_taint_that_a_node_starts_with_is_neither_a_fault_nor_a_pass() -> None:
+    def change(reports: Words) -> None:
+        reports.nodes[OTHER]["created"] = JUST_NOW
+        taint(reports, OTHER, "ebs.csi.aws.com/agent-not-ready", "NoExecute")
+
+    result = result_of("k8s_node_takes_pods", change)
+    assert (result.verdict, result.message) == (
+        INCOMPLETE,
+        "taint ebs.csi.aws.com/agent-not-ready:NoExecute, and the node is new; expected none within 10 min",
+    )
 
 
 def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:

@@ -37,6 +37,10 @@ def container(restarts: str | None = None, /, **requests: int) -> dict[str, Any]
     return {"name": "one", "resources": resources, "restartPolicy": restarts}
 
 
+UNCOUNTED = (
+    "no device plugin counts its GPUs or Neuron devices; expected one, as a pod that requests none of them keeps "
+    "no job away"
+)
 OF_PARTS = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
 ONE, TWO, ALL = ({"nvidia.com_gpu": count} for count in (1, 2, 8))
 
@@ -49,6 +53,7 @@ ONE, TWO, ALL = ({"nvidia.com_gpu": count} for count in (1, 2, 8))
         ({**P5, PAGES: "0"}, {GPU: "8", EFA: "32"}),
         ({GPU: "8", PAGES: "10Gi"}, {GPU: "8"}),
         ({"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "128"}, {"aws.amazon.com/neuron": "16"}),
+        ({"amd.com/gpu": "8"}, {"amd.com/gpu": "8"}),
         ({"cpu": "8", EFA: "0"}, {}),
     ],
 )
@@ -147,6 +152,9 @@ def test_a_pod_holds_devices_by_whichever_resource_it_has_them(
             node({GPU: "0", "nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "0"}),
             "its GPUs are divided (56 nvidia.com/mig-1g.10gb); expected whole ones, which a pod has to itself",
         ),
+        (node({GPU: "0", EFA: "32"}), UNCOUNTED),
+        (node({"cpu": "192"}, None, **{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}), UNCOUNTED),
+        (node({"cpu": "96", EFA: "1"}), ""),
         (
             node({"nvidia.com/gpu.shared": "32"}),
             "its GPUs are divided (32 nvidia.com/gpu.shared); expected whole ones, which a pod has to itself",

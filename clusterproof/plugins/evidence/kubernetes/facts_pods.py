@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import CollectorData
@@ -88,6 +89,12 @@ class KubernetesPod(Reported):
         return f"{self.namespace}/{self.pod}"
 
     @property
+    def devices(self) -> str:
+        """What it asks for: `8 accelerators`, or `1 resource claim`; empty if neither. Raises Incomplete."""
+        wanted = ((self.accelerators, "accelerator"), (self.claims, "resource claim"))
+        return next((number_of(count, what) for count, what in wanted if count), "")
+
+    @property
     def daemon_set(self) -> str:
         """The daemon set that it belongs to; empty if none. Raises Incomplete."""
         kind, _, name = self.owner.partition("/")
@@ -117,6 +124,12 @@ class ResourceSlice(Reported):
     generation = Field(integer)
     devices = Field(integer)
     gpus = Field(optional(integer))  # of the type `gpu`, where its driver reports types
+    _tainted = Field(optional(texts), "tainted")  # None in older recordings
+
+    @property
+    def tainted(self) -> list[str]:
+        """The devices that claims do not get, each with its taint. Raises Incomplete."""
+        return list(self._tainted or ())
 
 
 @record

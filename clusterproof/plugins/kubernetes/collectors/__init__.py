@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLate
 from importlib import import_module
+from typing import Any
 
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 
 COLLECTOR_S = 120.0  # a thousand nodes with 30,000 pods are 60 pages
 RIGHTS = {  # the permission that a collector needs, for error messages
@@ -79,3 +80,29 @@ def _collected(name: str, api: Api, names: frozenset[str]) -> Collected:
         reason = f"{type(crash).__name__}: {crash}"[:300]
         return Collected(Status.BROKE, detail=reason, seconds=time.monotonic() - began)
     return Collected(Status.READ, value, seconds=time.monotonic() - began)
+
+
+def first_version(api: Api, group: str, versions: Iterable[str], kind: str) -> list[Mapping[str, Any]] | None:
+    """The objects of a kind in the first version that the cluster serves; None if it serves none.
+
+    Raises KubernetesError.
+    """
+    for version in versions:
+        try:
+            return list(api.listed(f"{group}/{version}/{kind}"))
+        except KubernetesDenied:
+            if _is_served(api, group):
+                raise
+        except KubernetesError as problem:
+            if problem.status != NOT_FOUND:
+                raise
+    return None
+
+
+def _is_served(api: Api, group: str) -> bool:
+    """Whether the cluster has a group of its API: what it has not is denied as well to who lacks the rights."""
+    try:
+        api.get(group)
+    except KubernetesError as problem:
+        return problem.status != NOT_FOUND
+    return True

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.kubernetes.api import Api, first_version
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.collectors import first_version
 from clusterproof.plugins.kubernetes.nodes import number, parts, tables, text
 
 GROUP, VERSIONS = "/apis/resource.nvidia.com", ("v1beta1",)
@@ -19,7 +19,7 @@ def read(api: Api, names: frozenset[str]) -> object:
     entries = [_entry(domain) for domain in domains or () if not parts(domain)[0].get("deletionTimestamp")]
     ours = [entry for entry in entries if not entry["nodes"] or names.intersection(_names(entry))]
     return {
-        "asked_at": time.time(),
+        "asked_at": api.now(),
         "is_installed": domains is not None,
         "domains": ours[:MAX_DOMAINS],
         "left_out": max(0, len(ours) - MAX_DOMAINS),

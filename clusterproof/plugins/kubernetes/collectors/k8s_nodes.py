@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, quantity
 RESOURCES = {
     "nvidia.com/gpu": "gpu",
     "nvidia.com/gpu.shared": "gpu_shared",
+    "amd.com/gpu": "gpu_amd",
     "vpc.amazonaws.com/efa": "efa",
     "aws.amazon.com/neuron": "neuron",
     "aws.amazon.com/neurondevice": "neurondevice",
@@ -48,7 +48,7 @@ ULTRASERVERS = ("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", "net
 def read(api: Api, names: frozenset[str]) -> object:
     """The nodes with these names. Raises KubernetesError."""
     entries = [entry(node) for node in nodes(api, with_images=False) if node.name in names]
-    return {"asked_at": time.time(), "nodes": entries}
+    return {"asked_at": api.now(), "nodes": entries}
 
 
 def entry(node: ApiNode) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""Pods that have not ended: those on the cluster's nodes, and those waiting for accelerators."""
+"""Pods that have not ended: those on the cluster's nodes, and those waiting for accelerators or with device claims."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import role_of
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
+from clusterproof.plugins.kubernetes.workloads import Container, Pod, last_end, pod_of
 
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
@@ -29,15 +28,16 @@ def read(api: Api, names: frozenset[str]) -> object:
     for resource in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
         pod = pod_of(resource)
         wanted = _requested(pod)
+        has_devices = bool(wanted["accelerators"] or pod.claims)
         if not pod.node and len(waiting) == MAX_WAITING:
-            waiting_left_out += bool(wanted["accelerators"])
-        elif pod.node in names or (not pod.node and wanted["accelerators"]):
+            waiting_left_out += has_devices
+        elif pod.node in names or (not pod.node and has_devices):
             entry = {**_entry(pod, resource), **wanted, "shm": _shm(pod, resource)}
             (on_nodes if pod.node else waiting).append(entry)
         if len(on_nodes) == MAX_PODS:
             break
     return {
-        "asked_at": time.time(),
+        "asked_at": api.now(),
         "pods": on_nodes + waiting,
         "is_cut": len(on_nodes) == MAX_PODS,
         "waiting_left_out": waiting_left_out,
@@ -93,10 +93,9 @@ def _unready(states: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         ended, waiting = table(now.get("terminated")), table(now.get("waiting"))
         is_done = ended.get("exitCode") == 0 or state.get("ready") is True or waiting.get("reason") == "PodInitializing"
         if not is_done:
-            reason, message = waiting or ended, (waiting or ended).get("message")
-            yield _waiting(
-                text(state.get("name")), text(reason.get("reason")), text(message), number(state.get("restartCount"))
-            )
+            why = waiting or ended
+            message = "; ".join(filter(None, (last_end(state) if waiting else "", text(why.get("message")))))
+            yield _waiting(text(state.get("name")), text(why.get("reason")), message, number(state.get("restartCount")))
 
 
 def _waiting(name: str, reason: str, message: str, restarts: int) -> dict[str, Any]:

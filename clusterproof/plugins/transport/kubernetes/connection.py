@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from clusterproof.plugins.agent.packing import script_of
 from clusterproof.plugins.aws import AwsError
@@ -21,7 +20,8 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, config_map, image_on, job
+from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, image_on
+from clusterproof.plugins.transport.kubernetes.creation import create_owner
 from clusterproof.plugins.transport.kubernetes.outcome import PodFailure, not_ready, refused
 from clusterproof.plugins.transport.kubernetes.perf import (
     IMAGE_SETTING,
@@ -210,25 +210,26 @@ def unreachable(node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure
 
 
 def end(api: Api, run: RunObjects) -> None:
-    """Delete a run's objects; those that may not be deleted go with the Job, at the latest by its time to live."""
-    with suppress(KubernetesError):
-        api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
-    with suppress(KubernetesError):
-        api.delete(f"{run.config_maps}/{run.name}")
-    with suppress(KubernetesError):
-        api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
+    """Delete a run's objects; what is left, as where the API server is gone, goes with the Job by its time to live."""
+    for path, query in (
+        (run.pods, {"labelSelector": run.selector, "gracePeriodSeconds": 0}),
+        (f"{run.config_maps}/{run.name}", {}),
+        (f"{run.jobs}/{run.name}", {"propagationPolicy": "Background"}),
+    ):
+        try:
+            api.delete(path, **query)
+        except KubernetesError as problem:
+            if not problem.status:
+                return
 
 
 def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s: float) -> RunObjects:
     """Create the Job and the program. Raises Unusable."""
     ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
     try:
-        script = script_of(program.command)
-        run = run.of(api.create(run.jobs, job(run, ttl_s)), script)
-        api.create(run.config_maps, config_map(run, script))
+        return create_owner(api, run, ttl_s, script_of(program.command))
     except KubernetesError as problem:
         raise Unusable(refused(problem, run)) from None
-    return run
 
 
 def _visited(

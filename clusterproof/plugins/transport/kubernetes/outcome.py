@@ -16,6 +16,7 @@ from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
 WATCH_S = 60.0  # of one watch: limits the cost of one that went silent, as behind a load balancer that forgot it
 RETRY_S = 1.0  # after a watch broke
+DENIED_S = 10.0  # after it was denied: an API server that starts denies what its roles grant until it has read them
 
 
 class PodWatch:
@@ -89,7 +90,7 @@ class PodWatch:
                 with self._lock:
                     self._problem = problem
                     self._notify(list(self._changed))
-                return
+                time.sleep(DENIED_S)
             except KubernetesError:  # 410, a cut, a brief outage: the next listing has everything
                 time.sleep(RETRY_S)
 
@@ -98,6 +99,7 @@ class PodWatch:
         page = self._api.get(self._run.pods, labelSelector=self._run.selector)
         now = {pod.name: pod for pod in map(pod_of, page.get("items") or ())}
         with self._lock:
+            self._problem = None
             for name in self._forgotten - set(now):
                 self._pods.pop(name, None)
                 self._gone.discard(name)
@@ -126,6 +128,7 @@ class PodWatch:
 
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
+OF_ITS_SPEC = "CreateContainerConfigError"  # as without its ConfigMap, or where a policy has it run as another user
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a missing command
 LONGEST = 300
 ELSEWHERE = "or another namespace (--k8s-namespace)"
@@ -180,6 +183,8 @@ def pod_failure(
     image_option: str = "--k8s-image",
 ) -> PodFailure | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
+    if elsewhere := misplaced(pod, node):
+        return elsewhere
     container = pod.container(CONTAINER) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
         return (
@@ -204,6 +209,12 @@ def pod_failure(
         )
     if container and container.is_running:
         return PodFailure(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
+    if container and container.waiting == OF_ITS_SPEC:
+        return PodFailure(
+            Unreached.API,
+            f"{OF_ITS_SPEC}: {container.waiting_message:.{LONGEST}}; expected its ConfigMap, and no webhook or policy "
+            "that changes the pod",
+        )
     last = f"{container.waiting} {container.waiting_message:.{LONGEST}}".strip() if container else pod.phase
     return PodFailure(
         Unreached.NOT_STARTED, f"its pod did not start within {waited_s:.0f} s; the last word was: {last}"
@@ -224,14 +235,25 @@ def not_ready(node: ApiNode) -> PodFailure | None:
 
 
 def after_the_end(pod: Pod) -> str:
-    """What of the container's end may have cost it its answer; mostly nothing."""
+    """What of the pod's end may have cost it its answer; mostly nothing."""
     container = pod.container(CONTAINER)
     if container and container.ended == "OOMKilled":
         limit = container.limits.get("memory")
         return (
             f"its pod was killed {f'at its limit of {limit} of memory' if limit else 'for want of memory'} (OOMKilled)"
         )
+    if pod.phase == "Failed" and (pod.reason or pod.disruption):  # else its program failed
+        why = ": ".join(filter(None, (pod.reason, pod.message or pod.disruption)))
+        return f"its pod was ended: {why:.{LONGEST}}"
     return ""
+
+
+def misplaced(pod: Pod | None, node: ApiNode) -> PodFailure | None:
+    """Why a pod says nothing of a node: a webhook has sent it to another one."""
+    if pod is None or pod.node in ("", node.name):
+        return None
+    detail = f"its pod is on {pod.node:.{LONGEST}}; expected no webhook or policy that changes a pod's node or affinity"
+    return PodFailure(Unreached.API, detail)
 
 
 def refused(problem: KubernetesError, run: RunObjects) -> str:

@@ -19,8 +19,9 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjects, config_map, job
+from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjects
 from clusterproof.plugins.transport.kubernetes.connection import end
+from clusterproof.plugins.transport.kubernetes.creation import create_owner
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
 
 PUT_OFF = 4  # extensions per time to live
@@ -108,11 +109,9 @@ class JobOwner:
 
     def _begin(self) -> None:
         """Create a Job and its program. Raises KubernetesError."""
-        run = self._run()
-        run = run.of(self.api.create(run.jobs, job(run, self.ttl_s)), self._program)
-        began = time.monotonic()
+        run, began = self._run(), time.monotonic()
         try:
-            self.api.create(run.config_maps, config_map(run, self._program))
+            run = create_owner(self.api, run, self.ttl_s, self._program)
         except KubernetesError:
             end(self.api, run)
             raise

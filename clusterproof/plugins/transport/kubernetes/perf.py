@@ -24,7 +24,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settle
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
 EFA = "vpc.amazonaws.com/efa"
-DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
+DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron", EFA)
 HUGE_PAGES = "hugepages-2Mi"
 SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether the device plugin shares GPUs
 WHOLE = ("", "none")
@@ -61,9 +61,16 @@ def why_not_whole(node: ApiNode) -> str:
     divided += [f"{PRODUCT}={product}"] if "-MIG-" in product else []
     if divided:
         return f"its GPUs are divided ({', '.join(divided)}); expected whole ones, which a pod has to itself"
+    counted = devices_of(node)
+    has_devices = product or any(name in node.capacity for name in DEVICES if name != EFA)
+    if has_devices and counted.keys() <= {EFA}:
+        return (
+            "no device plugin counts its GPUs or Neuron devices; expected one, as a pod that requests none of them "
+            "keeps no job away"
+        )
     short = [
         f"{_count(node.allocatable, name)} of {count} {name}"
-        for name, count in devices_of(node).items()
+        for name, count in counted.items()
         if _count(node.allocatable, name) < count
     ]
     return f"{listed(short)} can be allocated; expected all" if short else ""

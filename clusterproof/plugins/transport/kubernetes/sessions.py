@@ -17,7 +17,15 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import PROGRAM_ENDED, Limits, NodeSession, Program, Received
 from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
-from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, pod_failure, refused
+from clusterproof.plugins.transport.kubernetes.creation import create
+from clusterproof.plugins.transport.kubernetes.outcome import (
+    after_the_end,
+    has_begun,
+    is_settled,
+    misplaced,
+    pod_failure,
+    refused,
+)
 from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
 from clusterproof.plugins.transport.kubernetes.visit import MIN_START_S
 
@@ -106,10 +114,12 @@ class PodSession:
         """Create the pod, and wait until it runs. Raises NoPod, KubernetesError."""
         run, deadline_s = job.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)
-        self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, run.on_stdin(program.command)))
+        body = pod(run, name, node, image, deadline_s, run.on_stdin(program.command))
+        create(self._owner.api, run.pods, body)
         wait_s = MIN_START_S + self._limits.connect_s
         started, is_gone = job.pods.wait(name, time.monotonic() + wait_s, has_begun)
-        if not started or is_gone or is_settled(started) or not has_begun(started):
+        is_running = started and not is_gone and has_begun(started) and not is_settled(started)
+        if not is_running or misplaced(started, node):
             why = pod_failure(started, is_gone, node, wait_s, bool(run.image))
             if why:
                 raise NoPod(why.detail)

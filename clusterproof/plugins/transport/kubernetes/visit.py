@@ -12,12 +12,15 @@ from typing import Any, ClassVar
 from clusterproof.plugins.agent.frame import has_end
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects, image_on, pod
+from clusterproof.plugins.transport.kubernetes.creation import create
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import (
+    LONGEST,
     PodWatch,
     after_the_end,
     has_begun,
@@ -95,6 +98,7 @@ class VisitContext:
     nodes: Mapping[str, ApiNode]
     nonce: str = ""
     refusal: str = ""  # why the API server refuses to let any node be asked
+    is_admitted: bool = False  # whether it has admitted a pod: then what admission refuses is of one node
     watch: PodWatch = field(init=False)
     slots: PodSlots = field(init=False)
 
@@ -107,6 +111,8 @@ class VisitContext:
         return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
 
 
+# What a kubelet returns as a log, with status 200, if it has deleted the container: as when the disk is full.
+DELETED = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
 LISTED = (
     "the loader listed libraries and ran nothing, as the pod's image sets LD_TRACE_LOADED_OBJECTS; expected an image "
     "that does not: --k8s-image"
@@ -173,18 +179,18 @@ class PodVisit:
         """Create the pod once there is a slot; returns why that failed, if it did."""
         while not self.context.refusal:
             try:
-                self.context.api.create(self.context.run.pods, self.pod())
+                create(self.context.api, self.context.run.pods, self.pod())
             except (KubernetesDenied, KubernetesRefused) as problem:
                 if is_of_quota(problem) and self.context.slots.wait():
                     self._begin()
                     continue
-                return self.refused(problem)
+                is_of_node = isinstance(problem, KubernetesRefused) and self.context.is_admitted
+                return self._failed(problem) if is_of_node else self.refused(problem)
             except KubernetesError as problem:
                 if is_of_quota(problem) and self.context.slots.wait():  # other pods were counted at the same moment
                     continue
-                if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
-                    return self._failed(problem)
-            self.is_created = True
+                return self._failed(problem)
+            self.is_created = self.context.is_admitted = True
             self.context.slots.occupy()
             return None
         return Answer(unreached=Unreached.API, detail=self.context.refusal)
@@ -204,7 +210,8 @@ class PodVisit:
         detail = after_the_end(pod)
         output = self._log() if detail else self._whole_log()
         if isinstance(output, Answer):
-            return output
+            ended = Answer(unreached=Unreached.REMOVED, detail=f"{detail}; {output.detail}", seconds=self.seconds())
+            return ended if detail else output
         if f"=> {self.context.run.root}/".encode() in output and not self._is_whole(output):
             return Answer(unreached=Unreached.NO_IMAGE, detail=LISTED, seconds=self.seconds())
         return Answer(output, Unreached.CUT if detail else None, detail, self.seconds())
@@ -230,7 +237,12 @@ class PodVisit:
         """The log as it is now. Raises KubernetesDenied."""
         pods, most = self.context.run.pods, self.context.limits.answer_bytes
         try:
-            return log_of(self.context.api, pods, self.name, most, LOG_S, container=CONTAINER)
+            output = log_of(self.context.api, pods, self.name, most, LOG_S, container=CONTAINER)
+            if not output.startswith(DELETED):
+                return output
+            why = output[:LONGEST].decode("utf-8", "replace")
+            detail = f"its container's log was deleted before it was read: {printable(why, LONGEST)}"
+            return Answer(unreached=Unreached.REMOVED, detail=detail, seconds=self.seconds())
         except KubernetesDenied:
             raise
         except KubernetesError as problem:
