@@ -73,6 +73,7 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
         collectors = probe_node(node, collector_names(), PATIENT).collectors
     absent = {name: collector.detail for name, collector in collectors.items() if collector.status is not Status.READ}
     of_others = {
+        "deep_health_check_log",
         "efa_counters",
         "fabric_manager",
         "imex",

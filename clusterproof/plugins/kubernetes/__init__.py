@@ -22,7 +22,7 @@ TOO_MANY = 429
 MAX_WORDS = 600  # of the server's message
 # From a webhook, with any status (400 by default); from a policy (422); from a failing webhook (500).
 OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
-OF_RIGHTS = re.compile(r'\bUser ".*" cannot \w+ (?:resource|path) "')
+OF_RIGHTS = re.compile(r'\bUser "[^"]*" cannot \w+ (?:resource|path) "')
 FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level was full
 
 
