@@ -13,7 +13,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport.ssh import NoRoute, login
 from clusterproof.plugins.transport.ssh.login import ConnectionFailure, LoginFailed, LoginState
-from clusterproof.plugins.transport.ssh.logins import parts_of_hop
+from clusterproof.plugins.transport.ssh.ssh_config import parts_of_hop
 from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import free_port, sshd, user
 from tests.transport.ssh_client import RELAY, Client

@@ -30,7 +30,7 @@ from clusterproof.plugins.evaluation.check import (
     subjects_of,
 )
 from clusterproof.plugins.evaluation.routing import Route
-from clusterproof.plugins.evidence.gpu.facts_node import HIDDEN
+from clusterproof.plugins.evidence.gpu.facts import HIDDEN
 from clusterproof.plugins.evidence.node import Node
 
 Examined: TypeAlias = tuple[list[Finding], float]  # a check's findings on its subjects, and the seconds that it took
