@@ -251,7 +251,7 @@ exec sleep 1000
     ("collector", "program", "well", "seconds", "key"),
     [
         ("gpu_bandwidth", "/usr/bin/nvbandwidth", "host_to_device", 19.0, "runs"),
-        ("efa_loopback", "/opt/amazon/efa/bin/fi_pingpong", min(EFA_NAMES), 6.0, "domains"),
+        ("efa_loopback", "/opt/amazon/efa/bin/fi_pingpong", min(EFA_NAMES), 20.0, "domains"),
     ],
 )
 def test_what_was_measured_before_a_program_hangs_is_kept(
@@ -261,7 +261,7 @@ def test_what_was_measured_before_a_program_hangs_is_kept(
     image = with_tool(image, program, HANGS.format(well=well, program=program))
     answer = evidence_of(image, collector, LoadOptions(seconds={collector: seconds}))
     assert answer.status is Status.TIMED_OUT, answer
-    assert [run["exit"] for run in answer.value[key]][:1] == [0]
+    assert answer.value[key][0]["exit"] == 0
 
 
 @needs_nodes

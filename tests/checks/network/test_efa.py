@@ -228,7 +228,7 @@ def apart(exchanges: dict[str, Any], output: str, server: str) -> dict[str, Any]
 
 def unstarted(exchanges: dict[str, Any]) -> Collected:
     """The same, the second without a server in time."""
-    why = "fi_pingpong did not listen within 3 s"
+    why = "fi_pingpong did not listen within 10 s"
     exchanges["domains"][1] = {"domain": "d1", "never_read": f"Broke: {why}"}
     return Collected(Status.BROKE, exchanges, detail=why)
 
@@ -247,7 +247,7 @@ UNFIT = "fi_cq_readerr(): util/pingpong.c:808 , ret=-5 (Input/output error)\n"
         (apart(loopback(3600, None), UNFIT, LEFT), 2, FAIL, "no exchange through d1"),
         (apart(loopback(3600, None), LEFT, UNFIT), 2, FAIL, "no exchange through d1"),
         (apart(loopback(3600, None, None), REFUSED, ""), 2, FAIL, "no exchange through d2"),
-        (unstarted(loopback(3600, 3600)), 2, INCOMPLETE, "Broke: fi_pingpong did not listen within 3 s"),
+        (unstarted(loopback(3600, 3600)), 2, INCOMPLETE, "Broke: fi_pingpong did not listen within 10 s"),
         (unstarted(loopback(3600, 3600, None)), 2, FAIL, "no exchange through d2"),
         (loopback(3600, 3600, 3500), 2, PASS, ""),
         (loopback(3600, 3600, 900), 2, CONCERN, "d2 900 MB/s; expected at least"),
