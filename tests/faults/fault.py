@@ -27,7 +27,7 @@ DOES_NOT_APPLY = {
     "network.address_unique",  # nor do its interfaces have addresses
     "network.link_speed",  # ENA reports none
     "network.nic_link",  # EC2's report on the PCIe links of EFA devices is unknown
-    "control_plane.deep_health_check_log",  # it is no node of HyperPod
+    "host.deep_health_check",  # it is no node of HyperPod
     "control_plane.slurm_nodes",  # only captures have it, and there is none here
     "gpu.dcgm_diag",
     "gpu.pcie_switches",  # it shows no PCIe switch

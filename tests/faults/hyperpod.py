@@ -7,7 +7,7 @@ from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG,
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.node import with_file
 
-CHECK = "control_plane.deep_health_check_log"
+CHECK = "host.deep_health_check"
 START = "2024-08-20T21:53:58Z info Executing Hardware stress check with command: stress-ng, and args: [--cpu 32]"
 DCGM = (
     "2024-08-20T22:25:02Z\tinfo\tDCGM diagnostic health summary: dcgmCheckLevel: 0 dcgmVersion: 3.3.7 "

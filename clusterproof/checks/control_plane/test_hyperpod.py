@@ -7,29 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import (
-    NotApplicable,
-    concern,
-    concern_if,
-    fail_if,
-    incomplete,
-    not_applicable,
-    part,
-)
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
 from clusterproof.plugins.evidence.aws.facts_account import instances_of
 from clusterproof.plugins.evidence.aws.facts_fsx import clock
-from clusterproof.plugins.evidence.aws.facts_hyperpod import (
-    DeepHealthCheckError,
-    HyperpodNode,
-    LogLine,
-    deep_health_check_log,
-)
+from clusterproof.plugins.evidence.aws.facts_hyperpod import DeepHealthCheckError, HyperpodNode
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.field import each, known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
@@ -37,8 +21,6 @@ MAX_NODES = 20  # in words
 MAX_VALUES = 5  # of a group in words
 MAX_MESSAGE = 200  # characters of what SageMaker says of a node
 MAX_ERRORS = 3  # of deep health checks in words
-STARTS = "Executing Hardware stress check"  # with which an instance-level check begins
-ERRORS = frozenset({"error", "dpanic", "panic", "fatal"})  # levels of zap, which HyperPod logs with
 UNWELL = ("Failure", "DeepHealthCheckInProgress")  # states in which a deep health check may be why
 
 
@@ -145,43 +127,6 @@ def test_deep_health_checks(cluster: ClusterFacts) -> None:
     seen = [f"{name} starts without {' and '.join(missing)}" for name, missing in without.items() if missing]
     if seen:
         concern(f"{', '.join(seen)}; expected both for every group with accelerators")
-
-
-@mark.hyperpod_node_debugger("F")
-@evidence(f"sudo cat {LOG}")
-def test_deep_health_check_log(node: Node) -> None:
-    """Deep health checks on the node.
-
-    Evaluates what the last instance-level check wrote to the node's own log. DCGM's summary in it says whether the node
-    has to be replaced or rebooted; a reboot since then has done the latter. Errors of other tests are a concern.
-
-    Remedy (replace): Replace a node of which this is required: aws sagemaker batch-replace-cluster-nodes --cluster-name
-    NAME --node-ids ID. Read the lines around an error, and repeat the check: aws sagemaker start-cluster-health-check.
-    """
-    if readings(node, "is_outside_ec2")[0].get("is_outside_ec2"):
-        not_applicable("the node is outside EC2, where HyperPod has its nodes")
-    try:
-        log = deep_health_check_log.of(node)
-    except Absent:
-        raise NotApplicable(f"HyperPod wrote no {LOG}") from None
-    lines = log.lines
-    starts = [number for number, line in enumerate(lines) if line.text.startswith(STARTS)]
-    last = lines[starts[-1] if starts else 0 :]
-    for line in last:
-        seen = f"the deep health check of {line.time} requires"
-        with part:
-            fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
-        with part:
-            is_due = line.requires == "reboot" and not _has_booted_since(node, line)
-            concern_if(is_due, f"{seen} a reboot; expected one since then")
-    errors = [f"{line.time}: {_quoted(line.text)}" for line in last if line.level in ERRORS]
-    concern_if(errors, f"deep health checks logged {listed(errors[-MAX_ERRORS:])}; expected no error")
-    if not last or (log.is_cut and not starts):
-        incomplete(f"{LOG} does not show where the last check began; expected all of its lines")
-
-
-def _has_booted_since(node: Node, line: LogLine) -> bool:
-    return known(lambda: node.boot.booted > line.logged, False)
 
 
 @mark.hyperpod_cluster_debugger("B")

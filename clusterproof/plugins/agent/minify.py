@@ -18,6 +18,7 @@ from string import ascii_lowercase
 DEFINED = re.compile(r"(?:@.*\n)*(?:def|class) +(\w+)|(\w+) *=(?!=)|(?:from [\w.]+ )?import +([\w*]+)")
 CALLED = re.compile(r"\w+\(")
 FORMATS = re.compile(r"^ +_fmt_ *= *\{[^{}]+\}.*\n", re.MULTILINE)  # of the fields of a structure
+FOR_WINDOWS = re.compile(r"""^( +)if ?\(?sys\.platform\[:3\] == "win"\)?:\n(?:\1 .*\n|\n)*\1else:\n""", re.MULTILINE)
 COMMENTS = re.compile(r"^#.*\n", re.MULTILINE)
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
@@ -215,11 +216,14 @@ def _numbered(statement: ast.stmt) -> Iterator[tuple[int, str]]:
 
 
 def pynvml_source() -> str:
-    """The source of the installed nvidia-ml-py, without how its structures print. Raises ModuleNotFoundError."""
+    """The source of the installed nvidia-ml-py for Linux, whose structures need not print.
+
+    Raises ModuleNotFoundError.
+    """
     spec = find_spec("pynvml")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("nvidia-ml-py is not installed; pip install nvidia-ml-py")
-    return FORMATS.sub("", Path(spec.origin).read_text("utf-8"))
+    return FORMATS.sub("", FOR_WINDOWS.sub(r"\1if True:\n", Path(spec.origin).read_text("utf-8")))
 
 
 def words(source: str) -> Iterator[str]:

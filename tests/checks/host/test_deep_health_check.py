@@ -15,7 +15,7 @@ from tests.builders.recordings import boot
 from tests.captures.captured import output_of
 from tests.testbed.needs import needs_root
 
-CHECK = "control_plane.deep_health_check_log"
+CHECK = "host.deep_health_check"
 # The forms of SageMaker's documentation.
 START = "2024-08-20T21:53:58Z info Executing Hardware stress check with command: stress-ng, and args: [--cpu 32]\n"
 DONE = "2024-08-20T21:54:58Z    info    GpuPci Count check success\n"
