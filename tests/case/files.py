@@ -43,6 +43,7 @@ BROKEN_GPU = {
     "sacct.txt": SACCT.format(state="FAILED"),
 }
 WITHOUT_LOG = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}
+RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
 
 
 def written(folder: Path, files: Mapping[str, str]) -> Path:
