@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
+from clusterproof.plugins.inventory import InventoryError, resolve
 from tests.aws.clients import client
 from tests.aws.ec2 import Vpc, with_quotas, with_vpc
 from tests.aws.service import Service, environment
 
 NAME, ID = "ml-cluster", "a1b2c3d4e5f6"
 ARN = f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{ID}"
+WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 
 
 def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: str = NAME) -> Vpc:
@@ -53,6 +57,14 @@ def placed(service: Service, zones: Mapping[str, str | None]) -> None:
         return {"NodeDetails": {"InstanceId": request["NodeId"], **placement}}
 
     service.serves("DescribeClusterNode", answer)
+
+
+def refused(text: str, **settings: str) -> str:
+    """The error for an invalid X."""
+    with pytest.raises(InventoryError) as error:
+        resolve(text, settings)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def instance_id(node: str) -> str:

@@ -15,13 +15,12 @@ from clusterproof.plugins.evaluation.check import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.evidence.cluster import HYPERPOD_COLLECTORS, NOT_OF_AWS
 from tests.aws.cluster_faults import FAULTS, closed_inward, described, giving_addresses, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, findings_of, messages, verdicts
-from tests.aws.clusters import NAME, with_another_group, with_cluster
+from tests.aws.clusters import NAME, WORKERS, with_another_group, with_cluster
 from tests.aws.ec2 import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
 from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
-WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 OF_AWS_ALONE = ("-k", "not network_layers and not slurm and not k8s and not node_health")  # these look at nodes
 OF_CONTROL_PLANE = [
     name

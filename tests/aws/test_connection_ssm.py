@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
-from botocore.response import StreamingBody
 
-from clusterproof.plugins.agent.payload import program
-from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
@@ -22,34 +18,13 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
-from clusterproof.plugins.transport.gather import evidence_of
+from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.ssm import MAX_INSTANCES, MIN_DELIVERY_S, Ssm
-from tests.aws.clusters import client
+from tests.aws.send_command import LIMITS, gathered, targets
 from tests.aws.service import DENIED, Service
 from tests.aws.service import Answer as Refusal
 from tests.aws.systems_manager import SystemsManager, here
-from tests.builders.probed import ANSWER_S, padded, reported
-
-LIMITS = Limits(fanout=8, connect_s=ANSWER_S, answer_s=ANSWER_S, settings={"region": "us-west-2"})
-
-
-def targets(count: int) -> list[Target]:
-    """EC2 instances."""
-    return [Target(f"gpu{number:03d}", f"i-{number:017x}") for number in range(count)]
-
-
-def gathered(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
-    """The reports of that many instances, in order."""
-    to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
-    by_name: dict[str, NodeEvidence] = {}
-
-    def answered(target: Target, answer: Answer) -> None:
-        assert target.name not in by_name
-        by_name[target.name] = evidence_of(target, answer, nonce)
-
-    Ssm().run(targets(count), to_run, limits, answered)
-    return [by_name[target.name] for target in targets(count)]
+from tests.builders.probed import padded, reported
 
 
 def test_instances_answer(manager: SystemsManager) -> None:
@@ -151,57 +126,6 @@ def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) 
     assert [evidence.unreached for evidence in gathered(6)] == [*ended.values(), None]
 
 
-def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: SystemsManager) -> None:
-    manager.run = lambda _target, command: run_with_noise(command)
-    (evidence,) = gathered()
-    assert evidence.unreached is Unreached.CUT
-    assert "--ssm-output s3://BUCKET" in evidence.detail
-
-
-def test_an_answer_whose_rest_is_not_to_be_had_from_s3_keeps_what_ssm_shows(manager: SystemsManager) -> None:
-    manager.run = lambda _target, command: here("", command) + b"noise\n" * 5000
-    (evidence,) = gathered(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
-    assert (evidence.unreached, list(evidence.collectors)) == (None, ["boot"])
-    manager.run = lambda _target, command: run_with_noise(command)
-    (evidence,) = gathered(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
-    assert evidence.unreached is Unreached.CUT
-    assert "that SSM shows; of --ssm-output: s3:GetObject: NoSuchBucket" in evidence.detail
-
-
-def by_s3(manager: SystemsManager, service: Service, stored: Callable[[bytes], bytes]) -> NodeEvidence:
-    """The answer read from an instance whose output in S3 is this."""
-    manager.run = lambda _target, command: run_with_noise(command)
-    s3 = client(service, "s3", "us-east-1")
-    s3.create_bucket(Bucket="answers")
-    send = service.served["SendCommand"]
-
-    def send_and_store(wanted: dict[str, Any]) -> Any:
-        response = send(wanted)
-        for command_id, outputs in manager.commands.items():
-            for instance, output in outputs.items():
-                key = f"probe/{command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
-                s3.put_object(Bucket=wanted["OutputS3BucketName"], Key=key, Body=stored(output))
-        return response
-
-    service.serves("SendCommand", send_and_store)
-    (evidence,) = gathered(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
-    return evidence
-
-
-def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
-    assert not by_s3(manager, service, bytes).unreached
-
-
-def test_an_answer_in_s3_that_breaks_off_costs_its_own_node_alone(
-    manager: SystemsManager, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def breaks(_body: StreamingBody, _size: int | None = None) -> bytes:
-        raise ReadTimeoutError(endpoint_url="https://s3", error="silent")
-
-    monkeypatch.setattr(StreamingBody, "read", breaks)
-    assert "s3:GetObject: Read timeout" in by_s3(manager, service, bytes).detail
-
-
 def test_a_run_that_is_interrupted_waits_for_no_command(manager: SystemsManager) -> None:
     first, *others = targets(MAX_INSTANCES + 1)
     manager.statuses = {target.address: "InProgress" for target in others}
@@ -214,21 +138,6 @@ def test_a_run_that_is_interrupted_waits_for_no_command(manager: SystemsManager)
     with pytest.raises(KeyboardInterrupt):
         Ssm().run([first, *others], Program("true"), replace(LIMITS, connect_s=0, answer_s=1), interrupted)
     assert answered == [first.name]
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        lambda output: re.sub(rb"cp[0-9a-f]{10}", b"cp0123456789", output),  # the answer to another request
-        lambda output: b"x" * (MAX_ANSWER_BYTES + 10) + output,
-        lambda _: b"",
-    ],
-    ids=["of another run", "endless", "empty"],
-)
-def test_what_others_have_put_in_its_place_in_s3_is_no_answer(
-    manager: SystemsManager, service: Service, forged: Callable[[bytes], bytes]
-) -> None:
-    assert by_s3(manager, service, forged).unreached is not None
 
 
 def test_a_denied_command_names_the_action(manager: SystemsManager, service: Service) -> None:
@@ -332,8 +241,3 @@ def test_the_owner_of_an_unreached_node_explains_how_it_is_reached(address: str,
     (node,) = nodes(Cluster("one", "ssm", (target,)), {target.name: lost}).values()
     result = evaluate(node_checks()["node.reachable"], node)
     assert (result.verdict, result.owner, result.evidence) == (Verdict.FAIL, owner, command)
-
-
-def run_with_noise(command: Sequence[str]) -> bytes:
-    """A command's output, after more noise than SSM shows."""
-    return b"noise\n" * 5000 + here("", command)

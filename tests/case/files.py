@@ -42,6 +42,8 @@ BROKEN_GPU = {
     "gpu003-dmesg.txt": XID_79.format(time="08:00:01"),
     "sacct.txt": SACCT.format(state="FAILED"),
 }
+WITHOUT_LOG = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}
+RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
 
 
 def written(folder: Path, files: Mapping[str, str]) -> Path:

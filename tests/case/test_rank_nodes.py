@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import output
-from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.launchers import BY_TASK
-from clusterproof.plugins.case.output import Output, OutputSource
 from tests.case.files import SACCT, case_of
+from tests.case.output_lines import read
 
 pytestmark = pytest.mark.any_user
 
@@ -23,12 +21,6 @@ Root Cause (first observed failure):
   rank      : {rank} (local_rank: {local_rank})
   exitcode  : 1 (pid: 4411)
 """
-
-
-def read(text: str) -> Output:
-    return output.read(text.splitlines(), OutputSource("slurm-7.out"), Clock(2026))
-
-
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 TASKS = (
     "srun: error: gpu001: task 0: Exited with exit code 1",

@@ -53,3 +53,21 @@ def test_only_what_root_runs_as_slurmd_from_a_file_of_roots_says_where_slurm_con
     os.chown(folder, of_folder, -1)
     os.chown(process, of_process, -1)
     assert list(control.named_to_slurmd(tmp_path)) == ["/etc/other/slurm.conf"] * is_believed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "conf"),
+    [
+        ("slurmd -D -f /a/slurm.conf", "PATH=/bin SLURM_CONF=/b/slurm.conf", "/a/slurm.conf"),
+        ("slurmd -Df /a/slurm.conf", "", "/a/slurm.conf"),
+        ("slurmd -f/a/slurm.conf -D", "", "/a/slurm.conf"),
+        ("slurmd -D -N nodef", "SLURM_CONF=/b/slurm.conf", "/b/slurm.conf"),
+        ("slurmd", "SLURM_CONF=/b/slurm.conf", "/b/slurm.conf"),
+        ("slurmd -D --conf-server=head", "", ""),
+        ("slurmd -f", "", ""),
+    ],
+)
+def test_the_slurm_conf_of_slurmd_is_that_of_its_option_or_environment(
+    arguments: str, environment: str, conf: str
+) -> None:
+    assert control.conf_in(arguments.split(), environment.split()) == conf
