@@ -40,7 +40,7 @@ def test_every_collector_of_a_healthy_gpu_node_answers(p5: Node) -> None:
     evidence = probe_node(p5, collector_names(), PATIENT)
     assert {name: collector.status.value for name, collector in evidence.collectors.items()} == dict.fromkeys(
         collector_names(), "read"
-    ) | dict.fromkeys(("deep_health_check_log", "imex", "kubelet", "neuron", "neuron_ls"), "absent")
+    ) | dict.fromkeys(("imex", "kubelet", "neuron", "neuron_ls"), "absent")
     values = {name: collector.value for name, collector in evidence.collectors.items()}
     assert values["boot"] | {"now": 0, "memory_kib": 0} == {
         "uptime_s": 86400.5,
@@ -73,7 +73,6 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
         collectors = probe_node(node, collector_names(), PATIENT).collectors
     absent = {name: collector.detail for name, collector in collectors.items() if collector.status is not Status.READ}
     of_others = {
-        "deep_health_check_log",
         "efa_counters",
         "fabric_manager",
         "imex",

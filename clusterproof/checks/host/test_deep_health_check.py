@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
-from clusterproof.plugins.evidence.aws.facts_hyperpod import LogLine, deep_health_check_log
-from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.aws.facts_deep_health_check import LogLine, deep_health_check_log
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
 
@@ -32,10 +31,9 @@ def test_deep_health_check(node: Node) -> None:
     """
     if readings(node, "is_outside_ec2")[0].get("is_outside_ec2"):
         not_applicable("the node is outside EC2, where HyperPod has its nodes")
-    try:
-        log = deep_health_check_log.of(node)
-    except Absent:
-        raise NotApplicable(f"HyperPod wrote no {LOG}") from None
+    log = deep_health_check_log.of(node)
+    if not log.text.strip():
+        not_applicable(f"HyperPod has logged no deep health check here, in {LOG}")
     lines = log.lines
     starts = [number for number, line in enumerate(lines) if line.text.startswith(STARTS)]
     last = lines[starts[-1] if starts else 0 :]

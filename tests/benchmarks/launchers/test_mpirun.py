@@ -138,7 +138,7 @@ class TestByMpirun:
         readings: dict[str, Reading] = {}
         with cluster() as bed:
             bed.let_nodes_log_in_to_each_other()
-            with bed.joined(), mpirun(over_ssh(bed, stuck, run_s=6.0)) as launcher:
+            with bed.joined(), mpirun(over_ssh(bed, stuck, run_s=20.0)) as launcher:
                 round_ = threading.Thread(target=lambda: readings.update(measured(launcher, ROUND)))
                 round_.start()
                 wait_for(bed.nodes["gpu-2"].root / "tmp/began")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.reading import Absent, Denied, Node
+from clusterproof.plugins.agent.reading import Denied, Node
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_BYTES, read
@@ -46,7 +46,7 @@ def of_log(log: str, *, is_cut: bool = False, booted: float = 0.0) -> Result:
             "of 2024-08-20T22:25:02Z requires the node's replacement",
         ),
         (START + ERROR + EFA, Verdict.CONCERN, "2024-08-20T22:26:29Z: stress-ng failed; expected no error"),
-        ("", Verdict.INCOMPLETE, "does not show where the last check began"),
+        ("", Verdict.NOT_APPLICABLE, "HyperPod has logged no deep health check here"),
         ("nothing of that kind\n", Verdict.INCOMPLETE, "does not show where the last check began"),
     ],
     ids=["all pass", "without its start", "an earlier check", "replacement", "an error", "empty", "another form"],
@@ -95,9 +95,10 @@ def test_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     assert found == {"log": ("x" * MAX_BYTES + FIT)[-MAX_BYTES:], "is_cut": True}
 
 
-def test_a_node_without_the_log_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Absent, match="sagemaker-deep-health-check"):
-        read(Node(str(tmp_path)))
+def test_a_node_without_the_log_has_an_empty_one_also_in_a_capture(tmp_path: Path) -> None:
+    nothing = {"log": "", "is_cut": False}
+    assert read(Node(str(tmp_path))) == nothing
+    assert output_of(f"cat: {LOG}: No such file or directory\n")["deep_health_check_log"] == nothing
 
 
 @needs_root

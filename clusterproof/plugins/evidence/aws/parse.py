@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import MAX_BYTES
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_BYTES
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short
 
 VENDOR = "Amazon EC2"
@@ -22,6 +22,7 @@ DEEP_HEALTH_CHECK = re.compile(
     r"(?:Executing Hardware stress check|stress-ng |GpuPci Count check|DCGM diagnostic health|EFA Loopback)",
     re.MULTILINE,
 )
+NO_LOG = re.compile(rf"\s{{0,80}}cat: {re.escape(LOG)}: No such file or directory\s{{0,80}}")
 _TYPE = re.compile(r"^instance-type:[ \t]{1,4}([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})[ \t]*$", re.MULTILINE)
 
 
@@ -55,12 +56,13 @@ def read_metadata(text: str) -> Mapping[str, object]:
 
 def is_deep_health_check_log(text: str) -> bool:
     """Whether it is the log of HyperPod's deep health checks on a node, or its end."""
-    return bool(DEEP_HEALTH_CHECK.search(text))
+    return bool(DEEP_HEALTH_CHECK.search(text) or NO_LOG.fullmatch(text))
 
 
 def read_deep_health_check_log(text: str) -> Mapping[str, object]:
     """The collector `deep_health_check_log`."""
-    return {"deep_health_check_log": {"log": text[-MAX_BYTES:], "is_cut": len(text) > MAX_BYTES}}
+    log = "" if NO_LOG.fullmatch(text) else text
+    return {"deep_health_check_log": {"log": log[-MAX_BYTES:], "is_cut": len(log) > MAX_BYTES}}
 
 
 FORMS = (
