@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_BYTES
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_CHARACTERS
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.node import with_file
 
@@ -49,6 +49,6 @@ FAULTS = (
         INCOMPLETE,
         "does not show where the last check began",
         START,
-        *["2024-08-20T22:26:28Z info EFA Loopback check passed for device: rdmap0s29"] * (MAX_BYTES // 60),
+        *["2024-08-20T22:26:28Z info EFA Loopback check passed for device: rdmap0s29"] * (MAX_CHARACTERS // 60),
     ),
 )

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Denied, Node
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_BYTES, read
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_CHARACTERS, read
 from tests.builders.evaluated import expect, verdict_of
 from tests.builders.recordings import boot
 from tests.captures.captured import output_of
@@ -90,9 +90,9 @@ def logged(root: Path, log: str) -> Path:
 
 
 def test_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
-    logged(tmp_path, "x" * MAX_BYTES + FIT)
+    logged(tmp_path, "x" * MAX_CHARACTERS + FIT)
     found = read(Node(str(tmp_path)))
-    assert found == {"log": ("x" * MAX_BYTES + FIT)[-MAX_BYTES:], "is_cut": True}
+    assert found == {"log": ("x" * MAX_CHARACTERS + FIT)[-MAX_CHARACTERS:], "is_cut": True}
 
 
 def test_a_node_without_the_log_has_an_empty_one_also_in_a_capture(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_BYTES
+from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG, MAX_CHARACTERS
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short
 
 VENDOR = "Amazon EC2"
@@ -62,7 +62,7 @@ def is_deep_health_check_log(text: str) -> bool:
 def read_deep_health_check_log(text: str) -> Mapping[str, object]:
     """The collector `deep_health_check_log`."""
     log = "" if NO_LOG.fullmatch(text) else text
-    return {"deep_health_check_log": {"log": log[-MAX_BYTES:], "is_cut": len(log) > MAX_BYTES}}
+    return {"deep_health_check_log": {"log": log[-MAX_CHARACTERS:], "is_cut": len(log) > MAX_CHARACTERS}}
 
 
 FORMS = (
