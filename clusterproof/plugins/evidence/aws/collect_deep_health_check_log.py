@@ -1,7 +1,7 @@
 """The end of the log of HyperPod's deep health checks on this node.
 
-`{"log": "2024-08-20T21:54:58Z    info    GpuPci Count check success\\n", "is_cut": false}`. `is_cut`: the log is longer
-than 32,768 characters. A log that users may write to is not read.
+`{"log": "2024-08-20T21:54:58Z    info    GpuPci Count check success\\n", "is_cut": false}`. `log` is empty where there
+is none; `is_cut`: it has more than 32,768 characters. A log that users may write to is not read.
 """
 
 from __future__ import annotations
