@@ -169,11 +169,9 @@ def test_deep_health_check_log(node: Node) -> None:
     last = lines[starts[-1] if starts else 0 :]
     for line in last:
         seen = f"the deep health check of {line.time} requires"
-        with part:
-            fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
-        with part:
-            is_due = line.requires == "reboot" and not _has_booted_since(node, line)
-            concern_if(is_due, f"{seen} a reboot; expected one since then")
+        fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
+        is_due = line.requires == "reboot" and not _has_booted_since(node, line)
+        concern_if(is_due, f"{seen} a reboot; expected one since then")
     errors = [f"{line.time}: {_quoted(line.text)}" for line in last if line.level in ERRORS]
     concern_if(errors, f"deep health checks logged {listed(errors[-MAX_ERRORS:])}; expected no error")
     if not last or (log.is_cut and not starts):
