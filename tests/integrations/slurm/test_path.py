@@ -53,3 +53,14 @@ def test_only_what_root_runs_as_slurmd_from_a_file_of_roots_says_where_slurm_con
     os.chown(folder, of_folder, -1)
     os.chown(process, of_process, -1)
     assert list(control.named_to_slurmd(tmp_path)) == ["/etc/other/slurm.conf"] * is_believed
+
+
+def test_a_prolog_to_which_slurmd_has_named_its_slurm_conf_reads_no_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    asked: list[str] = []
+    monkeypatch.setenv(control.CONF, str(conf))
+    monkeypatch.setattr(control, "named_to_slurmd", lambda: map(asked.append, ["all of /proc"]))
+    assert (control.slurm_conf(), asked) == (str(conf), [])
