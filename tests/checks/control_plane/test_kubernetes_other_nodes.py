@@ -224,6 +224,16 @@ def test_a_taint_that_a_node_starts_with_is_neither_a_fault_nor_a_pass() -> None
     )
 
 
+def test_no_node_of_a_capture_without_any_time_is_new() -> None:
+    """As of one from which somebody has cut the conditions."""
+
+    def change(reports: Words) -> None:
+        reports.kubernetes["k8s_nodes"]["asked_at"] = 0.0
+        taint(reports, OTHER, "dedicated")
+
+    assert result_of("k8s_node_takes_pods", change).verdict is FAIL
+
+
 def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
     result = result_of("k8s_node_takes_pods", lambda reports: taint(reports, OTHER, "dedicated"), group="alone")
     assert result.verdict is CONCERN
