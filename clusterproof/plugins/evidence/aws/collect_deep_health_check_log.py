@@ -1,4 +1,4 @@
-"""The end of the log of HyperPod's deep health checks on this node.
+"""What HyperPod's deep health checks logged last: /var/log/aws/clusters/sagemaker-deep-health-check.log.
 
 `{"log": "2024-08-20T21:54:58Z    info    GpuPci Count check success\\n", "is_cut": false}`. `is_cut`: the log is longer
 than 32 KiB. A log that users may write to is not read.
