@@ -111,9 +111,10 @@ def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     listed = k8s_node.listed
     if listed.has_divided_gpus:
         not_applicable("its GPUs are partitioned or shared, so Kubernetes does not count whole GPUs")
-    if listed.capacity.of("gpu_amd"):
-        not_applicable("its GPUs are AMD's, and NVML counts NVIDIA's")
     given = _gpus_given(listed, cluster)
+    is_of_nvidia = any(map(listed.capacity.of, ("gpu", "gpu_shared")))
+    if given and not is_of_nvidia and (listed.capacity.of("gpu_amd") or slices_of(cluster, listed, "gpu.amd.com")):
+        not_applicable("its GPUs are AMD's, and NVML counts NVIDIA's")
     if not given and not k8s_node.node.expected("gpus"):
         not_applicable("no GPUs are expected of it")
     seen = k8s_node.node.gpu_count

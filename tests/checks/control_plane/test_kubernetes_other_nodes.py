@@ -115,10 +115,13 @@ def test_slices_that_may_not_be_listed_say_nothing_of_a_node_of_which_no_acceler
     assert (result.verdict, result.message) == (NOT_APPLICABLE, "no accelerators are expected of it")
 
 
+@pytest.mark.parametrize("by_claims", [False, True])
 @pytest.mark.parametrize("expect", [{}, {"gpus": 8}])
-def test_gpus_of_amd_are_not_compared_with_those_that_nvml_counts(expect: Mapping[str, int]) -> None:
+def test_gpus_of_amd_are_not_compared_with_those_that_nvml_counts(expect: Mapping[str, int], by_claims: bool) -> None:
     def change(reports: Words) -> None:
-        give(reports, OTHER, {"gpu": 0, "gpu_amd": 8})
+        give(reports, OTHER, {"gpu": 0, "gpu_amd": 0 if by_claims else 8})
+        pool = {"driver": "gpu.amd.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        reports.kubernetes["k8s_resource_slices"] = {"slices": [{**pool, "devices": 8, "gpus": 8}] * by_claims}
         reports.of_nodes[NAMES[OTHER]]["nvml"] = Collected(Status.ABSENT, detail="no libnvidia-ml.so.1")
 
     result = result_of("k8s_gpu_seen", change, "m7i.large", expect)
