@@ -33,6 +33,8 @@ def document(page: str, descriptions: Mapping[str, str]) -> str:
 def _section(name: str, text: str) -> str:
     first, _, rest = text.partition("\n\n")
     where = first.partition(": ")[2].rstrip(".")
+    if not where:
+        raise ValueError(f"the docstring of {name} begins {first!r:.80}; expected WHAT IT IS: WHERE IT IS READ.")
     return f"\n### `{name}` — {where}\n{rest}\n"
 
 

@@ -105,3 +105,8 @@ def test_a_collector_that_describes_itself_has_a_section_and_one_described_by_ha
     assert '\n### `tuned_again` — `tuned-adm active`\n`{"command"' in text
     assert "elsewhere" not in text
     assert document(text, described) == page
+
+
+def test_a_collector_that_does_not_say_where_it_reads_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the docstring of lost begins .*expected WHAT IT IS: WHERE"):
+        document(PATH.read_text(encoding="utf-8"), {"lost": "The end of a log.\n\n`{}`."})

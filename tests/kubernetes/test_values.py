@@ -195,6 +195,7 @@ def test_a_container_that_waits_to_start_again_has_how_it_ended(kind: str) -> No
             'admission webhook "a.b" denied the request: probe cannot run without resource limits',
             KubernetesRefused,
         ),
+        (403, 'admission webhook "a.b" denied the request: User "u" cannot create resource "pods"', KubernetesRefused),
         (422, 'Pod "a" is invalid: spec.nodeName: Invalid value', KubernetesError),
         (500, "etcdserver: request timed out", KubernetesError),
         (400, "the server could not understand the request", KubernetesError),

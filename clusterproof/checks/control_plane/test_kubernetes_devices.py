@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.kubernetes.facts import ComputeDomain, KubernetesNode
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import slices_of
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
@@ -55,9 +55,8 @@ def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     restart the pod or reboot the node.
     """
     listed, node = k8s_node.listed, k8s_node.node
-    ill = list(_not_given(listed, ACCELERATORS))
-    if not (listed.capacity.mig or any(map(listed.capacity.of, ACCELERATORS))):
-        ill = known(lambda: [*_tainted(cluster, listed, "gpu"), *_tainted(cluster, listed, "neuron")], [])
+    is_by_plugin = listed.capacity.mig or any(map(listed.capacity.of, ACCELERATORS))
+    ill = [*(_not_given(listed, ACCELERATORS) if is_by_plugin else _tainted(cluster, listed, "gpu", "neuron"))]
     fail_if(ill, f"{', '.join(ill)}; expected every device allocatable")
     if listed.has_divided_gpus:
         return
@@ -91,7 +90,7 @@ def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     if not expected and not given:
         not_applicable("no EFA is expected of it")
     if not given:
-        tainted = [*_tainted(cluster, listed, "efa"), *_tainted(cluster, listed, "dra.net")]
+        tainted = [*_tainted(cluster, listed, "efa", "dra.net")]
         fail_if(tainted, f"{', '.join(tainted)}; expected every device allocatable")
     if given != expected:
         by_claims = _claimable(cluster, listed, "efa") or _claimable(cluster, listed, "dra.net")
@@ -113,6 +112,9 @@ def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     if listed.has_divided_gpus:
         not_applicable("its GPUs are partitioned or shared, so Kubernetes does not count whole GPUs")
     given = _gpus_given(listed, cluster)
+    is_of_nvidia = any(map(listed.capacity.of, ("gpu", "gpu_shared")))
+    if given and not is_of_nvidia and (listed.capacity.of("gpu_amd") or slices_of(cluster, listed, "gpu.amd.com")):
+        not_applicable("its GPUs are AMD's, and NVML counts NVIDIA's")
     if not given and not k8s_node.node.expected("gpus"):
         not_applicable("no GPUs are expected of it")
     seen = k8s_node.node.gpu_count
@@ -188,10 +190,14 @@ def _claimable(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> int:
     return sum(offer.devices if offer.gpus is None else offer.gpus for offer in slices_of(cluster, listed, word))
 
 
-def _tainted(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> Iterator[str]:
-    """The devices that DRA drivers with this name offer on a node, and give to no claim."""
-    for offer in slices_of(cluster, listed, word):
-        yield from (f"{offer.driver}: {device}" for device in offer.tainted)
+def _tainted(cluster: ClusterFacts, listed: KubernetesNode, *words: str) -> Iterator[str]:
+    """The devices that DRA drivers with these names offer on a node, and give to no claim.
+
+    None if slices may not be listed: that is said where devices are expected.
+    """
+    for word in words if readings(cluster, "kubernetes_slices")[0] else ():
+        for offer in slices_of(cluster, listed, word):
+            yield from (f"{offer.driver}: {device}" for device in offer.tainted)
 
 
 def _neuron_devices(node: Node) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
 from clusterproof.plugins.evidence.aws.facts_deep_health_check import LogLine, deep_health_check_log
@@ -39,11 +39,9 @@ def test_deep_health_check(node: Node) -> None:
     last = lines[starts[-1] if starts else 0 :]
     for line in last:
         seen = f"the deep health check of {line.time} requires"
-        with part:
-            fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
-        with part:
-            is_due = line.requires == "reboot" and not _has_booted_since(node, line)
-            concern_if(is_due, f"{seen} a reboot; expected one since then")
+        fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
+        is_due = line.requires == "reboot" and not _has_booted_since(node, line)
+        concern_if(is_due, f"{seen} a reboot; expected one since then")
     errors = [f"{line.time}: {_quoted(line.text)}" for line in last if line.level in ERRORS]
     concern_if(errors, f"deep health checks logged {listed(reversed(errors))}; expected no error")
     if not last or (log.is_cut and not starts):

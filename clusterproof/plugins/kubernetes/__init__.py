@@ -80,10 +80,10 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
         return KubernetesDenied(
             f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
         )
-    if status == 403:
-        return (KubernetesDenied if OF_RIGHTS.search(text) else KubernetesRefused)(message, 403, reason)
     if OF_ADMISSION.search(text):
         return KubernetesRefused(message, status, reason)
+    if status == 403:
+        return (KubernetesDenied if OF_RIGHTS.search(text) else KubernetesRefused)(message, 403, reason)
     return KubernetesError(message, status, reason)
 
 

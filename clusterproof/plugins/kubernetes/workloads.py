@@ -151,10 +151,12 @@ def _hostname(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     return text(spec.get("hostname")) or text(metadata.get("name"))[:63].rstrip("-.")
 
 
-def last_end(state: Mapping[str, Any]) -> str:
-    """How a container ended before it waits to be started again: `OOMKilled, exit code 137`; else empty."""
-    ended = table(table(state.get("lastState")).get("terminated"))
-    return f"{text(ended.get('reason')) or 'ended'}, exit code {number(ended.get('exitCode'))}" if ended else ""
+def waiting_message(state: Mapping[str, Any]) -> str:
+    """Why a container waits, behind how it ended before: `OOMKilled, exit code 137; back-off 5m0s`; else empty."""
+    waiting = table(table(state.get("state")).get("waiting"))
+    ended = table(table(state.get("lastState")).get("terminated")) if waiting else {}
+    before = f"{text(ended.get('reason')) or 'ended'}, exit code {number(ended.get('exitCode'))}" if ended else ""
+    return "; ".join(filter(None, (before, text(waiting.get("message")))))
 
 
 def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:
@@ -169,7 +171,7 @@ def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:
         is_running=isinstance(now.get("running"), dict),
         restarts=number(state.get("restartCount")),
         waiting=text(waiting.get("reason")),
-        waiting_message="; ".join(filter(None, (last_end(state), text(waiting.get("message"))))) if waiting else "",
+        waiting_message=waiting_message(state),
         ended=(text(ended.get("reason")) or "Ended") if ended else "",
         ended_message=text(ended.get("message")),
         exit_code=number(ended.get("exitCode")) if ended else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 import pytest
 
@@ -137,6 +139,19 @@ def writers(folder: Path) -> list[bytes]:
     """Running programs with this folder on their command line."""
     lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
     return [line for line in lines if f"--description={folder}".encode() in line]
+
+
+def test_a_scratch_file_of_a_server_that_makes_roots_files_nobodys_is_left_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As NFS and Lustre do with root_squash."""
+
+    def refused(*_: int) -> NoReturn:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "fchown", refused)
+    with scratch_file(str(tmp_path), os.geteuid()) as (path, _):
+        Path(path).write_text("x")
 
 
 def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -> None:

@@ -69,7 +69,17 @@ def test_what_is_no_whole_run_of_fi_pingpong_is_a_problem(text: str, end: int | 
 def test_a_server_that_serves_another_client_is_no_evidence_against_its_node() -> None:
     refused = pingpong("[error] util/pingpong.c:408 : failed to connect: Connection refused\n", 111)
     assert (refused.culprit, refused.failure) == ("", Failure.NOT_AT_FAULT)
-    assert pingpong("fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)\n", 61).failure is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)\n",
+        "fi_cq_readerr: util/pingpong.c:1102, ret=-111 (Connection refused)\n",  # by the peer's device
+    ],
+)
+def test_what_its_devices_say_is_evidence(error: str) -> None:
+    assert pingpong(error, 111).failure is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.journal import read
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Reading
@@ -135,6 +136,15 @@ def test_what_the_pairs_are_compared_with_is_known_by_most_nodes_and_not_by_the_
     )
     journal = planned(nodes, OPTIONS, facts, {})
     assert (journal.about["key"]["efa"], Campaign(journal).floor_gb_per_s is None) == (32, False)
+
+
+@pytest.mark.parametrize("slower", [0.0, -0.05, 1.0, 5.0])
+def test_a_policy_that_calls_no_or_every_share_slow_is_refused_in_one_line(slower: float) -> None:
+    node = Node(Target("n0"), NodeEvidence("n0"))
+    policy = Policy(thresholds={"pairwise.slower": slower})
+    facts = ClusterFacts(Cluster("c", "ssh", (node.target,)), NodeEvidence("c"), {"n0": node}, policy)
+    with pytest.raises(pytest.UsageError, match=f"pairwise.slower is {slower:g}; expected a share above 0 and below 1"):
+        planned([node], OPTIONS, facts, {})
 
 
 H100, A100 = "2330", "20b2"  # PCI device ids

@@ -84,3 +84,9 @@ def test_a_taint_that_keeps_claims_away_is_read_and_one_that_informs_is_not(is_n
     read = _entry({"spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu001", "devices": [device]}})
     assert read["tainted"] == [XID, "gpu-3 (site/broken:NoExecute)"]
     assert read["gpus"] == 1
+
+
+def test_whole_gpus_of_amd_are_counted_by_their_own_type() -> None:
+    kinds = ("amdgpu", "amdgpu", "amdgpu-partition")
+    devices = [{"name": f"gpu-{at}", "attributes": {"type": {"string": kind}}} for at, kind in enumerate(kinds)]
+    assert _entry({"spec": {"driver": "gpu.amd.com", "nodeName": "gpu001", "devices": devices}})["gpus"] == 2

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
@@ -103,6 +104,28 @@ NOTHING = {"gpus": 0, "efa": 0}
 def test_what_is_expected_of_no_node_of_its_type_is_not_applicable(check: str, message: str) -> None:
     result = result_of(check, of_no_accelerators, "m7i.large", NOTHING)
     assert (result.verdict, result.message) == (NOT_APPLICABLE, message)
+
+
+def test_slices_that_may_not_be_listed_say_nothing_of_a_node_of_which_no_accelerators_are_expected() -> None:
+    def change(reports: Words) -> None:
+        of_no_accelerators(reports)
+        reports.refused["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
+
+    result = result_of("k8s_gpu_allocatable", change, "m7i.large", NOTHING)
+    assert (result.verdict, result.message) == (NOT_APPLICABLE, "no accelerators are expected of it")
+
+
+@pytest.mark.parametrize("by_claims", [False, True])
+@pytest.mark.parametrize("expect", [{}, {"gpus": 8}])
+def test_gpus_of_amd_are_not_compared_with_those_that_nvml_counts(expect: Mapping[str, int], by_claims: bool) -> None:
+    def change(reports: Words) -> None:
+        give(reports, OTHER, {"gpu": 0, "gpu_amd": 0 if by_claims else 8})
+        pool = {"driver": "gpu.amd.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        reports.kubernetes["k8s_resource_slices"] = {"slices": [{**pool, "devices": 8, "gpus": 8}] * by_claims}
+        reports.of_nodes[NAMES[OTHER]]["nvml"] = Collected(Status.ABSENT, detail="no libnvidia-ml.so.1")
+
+    result = result_of("k8s_gpu_seen", change, "m7i.large", expect)
+    assert (result.verdict, result.message) == (NOT_APPLICABLE, "its GPUs are AMD's, and NVML counts NVIDIA's")
 
 
 def test_efa_that_nobody_expects_is_a_fault() -> None:
@@ -202,6 +225,16 @@ def test_a_taint_that_a_node_starts_with_is_neither_a_fault_nor_a_pass() -> None
         INCOMPLETE,
         "taint ebs.csi.aws.com/agent-not-ready:NoExecute, and the node is new; expected none within 10 min",
     )
+
+
+def test_no_node_of_a_capture_without_any_time_is_new() -> None:
+    """As of one from which somebody has cut the conditions."""
+
+    def change(reports: Words) -> None:
+        reports.kubernetes["k8s_nodes"]["asked_at"] = 0.0
+        taint(reports, OTHER, "dedicated")
+
+    assert result_of("k8s_node_takes_pods", change).verdict is FAIL
 
 
 def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:

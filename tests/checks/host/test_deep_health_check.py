@@ -81,6 +81,20 @@ def test_a_captured_log_is_recognised() -> None:
     assert (captured["log"].rstrip(), captured["is_cut"]) == (log.rstrip(), False)
 
 
+@pytest.mark.parametrize(
+    "typed", ["", "ubuntu@gpu001:~$ sudo tail -n 99 /var/log/aws/clusters/sagemaker-deep-health-check.log\n"]
+)
+def test_the_end_of_one_that_begins_with_any_of_its_lines_is_recognised_too(typed: str) -> None:
+    log = ERROR.replace("stress-ng failed", "no such device") + FIT
+    assert output_of(typed + log)["deep_health_check_log"]["log"].rstrip() == log.rstrip()
+
+
+def test_what_a_user_has_the_kernel_log_in_such_a_form_is_none() -> None:
+    """By a newline in the options of a mount."""
+    kernel = "[    0.000000] Linux version 6.8.0-1021-aws\n[   30.123456] cifs: Unknown parameter 'a\n"
+    assert "deep_health_check_log" not in output_of(kernel + START + DCGM.format("true", "false"))
+
+
 def logged(root: Path, log: str) -> Path:
     """A root with this log."""
     file = root / LOG[1:]

@@ -71,3 +71,14 @@ def test_the_slurm_conf_of_slurmd_is_that_of_its_option_or_environment(
     arguments: str, environment: str, conf: str
 ) -> None:
     assert control.conf_in(arguments.split(), environment.split()) == conf
+
+
+def test_a_prolog_to_which_slurmd_has_named_its_slurm_conf_reads_no_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    asked: list[str] = []
+    monkeypatch.setenv(control.CONF, str(conf))
+    monkeypatch.setattr(control, "named_to_slurmd", lambda: map(asked.append, ["all of /proc"]))
+    assert (control.slurm_conf(), asked) == (str(conf), [])

@@ -237,7 +237,8 @@ def scratch_file(folder: str, user: int) -> Iterator[tuple[str, str]]:
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             os.set_inheritable(file, True)
-            os.fchown(file, user, -1)
+            if user != os.geteuid():  # not of a file that the server gave to nobody, as with root_squash
+                os.fchown(file, user, -1)
             yield f"/proc/self/fd/{file}", name
         finally:
             os.close(file)

@@ -223,11 +223,6 @@ def failure_in(text: str, has_not_met: bool = False) -> Failure | None:
     return Failure.NOT_AT_FAULT if has_not_met else None
 
 
-def is_refused(text: str, refusals: Sequence[str]) -> bool:
-    """Whether a client says that the server does not serve it."""
-    return any(refusal in text for refusal in refusals)
-
-
 def culprit_in(text: str) -> str:
     """The one node that the text names as the cause; empty if it names none, or several equally."""
     lines = _lines(text)

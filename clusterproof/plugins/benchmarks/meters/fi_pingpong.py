@@ -18,6 +18,7 @@ SIZE_BYTES = 16 * 2**20
 ITERATIONS = 50
 COLUMNS = ["bytes", "#sent", "#ack", "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec"]
 REFUSALS = ("Connection refused",)
+NOT_MET = "failed to connect: Connection refused"  # to the server itself; devices may refuse a connection, too
 
 
 def server(settings: MeterSettings, port: int) -> str:
@@ -43,7 +44,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     seconds = max(ours.seconds, theirs.seconds)
     if problem:
         text = f"{ours.text}\n{theirs.text}"
-        has_not_met = ours.exit is not None and meters.is_refused(ours.text, REFUSALS)
+        has_not_met = ours.exit is not None and NOT_MET in ours.text
         culprit, failure = meters.culprit_in(text), meters.failure_in(text, has_not_met)
         return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds, failure=failure)
     return Reading(

@@ -71,7 +71,8 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     except UnreadableError as problem:
         text = f"{ours.text}\n{theirs.text}"
         message = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
-        has_not_met = ours.exit is not None and not theirs.exit and meters.is_refused(str(problem), REFUSALS)
+        is_refused = any(refusal in str(problem) for refusal in REFUSALS)
+        has_not_met = is_refused and ours.exit is not None and not theirs.exit
         culprit, failure = meters.culprit_in(text), meters.failure_in(text, has_not_met)
         return Reading(problem=meters.one_line(message), culprit=culprit, seconds=seconds, failure=failure)
     slower = min(there, back, key=lambda direction: direction.gb_per_s)

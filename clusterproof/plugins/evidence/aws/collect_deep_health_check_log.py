@@ -1,4 +1,4 @@
-"""The end of the log of HyperPod's deep health checks on this node.
+"""What HyperPod's deep health checks logged last: /var/log/aws/clusters/sagemaker-deep-health-check.log.
 
 `{"log": "2024-08-20T21:54:58Z    info    GpuPci Count check success\\n", "is_cut": false}`. `log` is empty where there
 is none; `is_cut`: it has more than 32,768 characters. A log that users may write to is not read.

@@ -17,9 +17,10 @@ KEYS = {  # of the identity document, as the collector `imds` calls them; the ac
     "imageId": "image_id",
 }
 
-DEEP_HEALTH_CHECK = re.compile(
-    r"^(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\s{1,8}[a-z]{1,10}\s{1,8}|\{.{0,200}\"msg\": ?\")"
-    r"(?:Executing Hardware stress check|stress-ng |GpuPci Count check|DCGM diagnostic health|EFA Loopback)",
+_LOGGED = r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\s{1,8}[a-z]{1,10}\s{1,8}|\{.{0,200}\"msg\": ?\")"
+_BEGINS = re.compile(rf"\s{{0,99}}{_LOGGED}")  # not within another log, where users may have put it
+_OF_CHECK = re.compile(
+    rf"^{_LOGGED}(?:Executing Hardware stress check|stress-ng |GpuPci Count check|DCGM diagnostic health|EFA Loopback)",
     re.MULTILINE,
 )
 NO_LOG = re.compile(rf"\s{{0,80}}cat: {re.escape(LOG)}: No such file or directory\s{{0,80}}")
@@ -56,7 +57,7 @@ def read_metadata(text: str) -> Mapping[str, object]:
 
 def is_deep_health_check_log(text: str) -> bool:
     """Whether it is the log of HyperPod's deep health checks on a node, or its end."""
-    return bool(DEEP_HEALTH_CHECK.search(text) or NO_LOG.fullmatch(text))
+    return bool((_BEGINS.match(text) and _OF_CHECK.search(text)) or NO_LOG.fullmatch(text))
 
 
 def read_deep_health_check_log(text: str) -> Mapping[str, object]:

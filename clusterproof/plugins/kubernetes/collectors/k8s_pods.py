@@ -8,7 +8,7 @@ from typing import Any
 from clusterproof.plugins.catalog.kubernetes import role_of
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, last_end, pod_of
+from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of, waiting_message
 
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
@@ -93,9 +93,8 @@ def _unready(states: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         ended, waiting = table(now.get("terminated")), table(now.get("waiting"))
         is_done = ended.get("exitCode") == 0 or state.get("ready") is True or waiting.get("reason") == "PodInitializing"
         if not is_done:
-            why = waiting or ended
-            message = "; ".join(filter(None, (last_end(state) if waiting else "", text(why.get("message")))))
-            yield _waiting(text(state.get("name")), text(why.get("reason")), message, number(state.get("restartCount")))
+            reason, message = (waiting or ended).get("reason"), waiting_message(state) or text(ended.get("message"))
+            yield _waiting(text(state.get("name")), text(reason), message, number(state.get("restartCount")))
 
 
 def _waiting(name: str, reason: str, message: str, restarts: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from clusterproof.plugins.kubernetes.collectors import first_version
 from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
 
 GROUP, VERSIONS = "/apis/resource.k8s.io", ("v1", "v1beta2", "v1beta1")
-GPU = "gpu"
+GPUS = ("gpu", "amdgpu")  # types of whole ones: NVIDIA's, AMD's
 KEEPS_AWAY = ("NoSchedule", "NoExecute")  # effects of a device's taints; `None` only informs
 
 
@@ -30,7 +30,7 @@ def _entry(resource: Mapping[str, Any]) -> dict[str, Any]:
         "pool": text(pool.get("name")),
         "generation": number(pool.get("generation")),
         "devices": len(devices),
-        "gpus": kinds.count(GPU) if any(kinds) else None,
+        "gpus": sum(map(kinds.count, GPUS)) if any(kinds) else None,
         "tainted": [f"{text(device.get('name'))} ({taint})" for device in devices for taint in _taints(device)],
     }
 

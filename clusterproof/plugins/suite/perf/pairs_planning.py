@@ -87,10 +87,13 @@ def planned(
     absent = {node.name: why for node in nodes if (why := _absence(node) or unavailable.get(node.name))}
     first = next((node for node in nodes if node.name not in absent), nodes[0])
     names = [node.name for node in nodes]
+    slower = cluster.threshold("pairwise.slower")
+    if not 0 < slower < 1:
+        raise pytest.UsageError(f"pairwise.slower is {slower:g}; expected a share above 0 and below 1 in the policy")
     made = plan(
         names,
         places_of(cluster, [node.target for node in nodes]),
-        -log(1 - cluster.threshold("pairwise.slower")),
+        -log(1 - slower),
         is_full=options.which == FULL,
         named_pairs=pairs_among(options.named_pairs, cluster.nodes.keys()) if options.named_pairs else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
