@@ -179,6 +179,22 @@ def test_an_agent_that_is_silent_is_asked_once_and_speaks_against_no_node(
         assert answer.detail.endswith("user_key is absent; the agent of SSH_AUTH_SOCK does not answer")
 
 
+def test_keys_in_files_are_tried_on_where_the_agent_was_silent(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_key(tmp_path / "unknown")
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(tmp_path / "agent"))
+        agent.listen()
+        config = (
+            f"Host stranger\n User nobody-of-that-name\n IdentitiesOnly no\nHost *\n IdentityFile {tmp_path}/unknown"
+        )
+        answers = client.visit(Target("stranger"), Target("node1"), config=config, connect_s=2.0, fanout=1)
+    assert answers["stranger"].detail.endswith("the agent of SSH_AUTH_SOCK does not answer")
+    assert answers["node1"].output == b"hello\n"
+
+
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
