@@ -162,7 +162,7 @@ def slurm_user_of(settings: Mapping[str, str]) -> str:
 
 def slurm_conf() -> str:
     """The slurm.conf to go by, empty for the default: slurmd names its own to a prolog and an epilog alone."""
-    named = [os.environ.get(CONF, ""), *named_to_slurmd()]
+    named = itertools.chain([os.environ.get(CONF, "")], named_to_slurmd())
     return next((file for file in named if os.path.isfile(file)), "")  # noqa: PTH113 - a Path of nothing is a folder
 
 

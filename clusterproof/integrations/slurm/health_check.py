@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.call import VERDICT, Call
@@ -80,7 +81,7 @@ def evaluate(call: Call) -> None:
         resume(call, run, ours)
         return
     wanted = call.drain(findings, begins, run.ends) if findings else left_behind(call, begins)
-    if wanted is None or drain_if_slurm_answers(call, wanted):
+    if wanted is None or drain(call, wanted):
         call.advance(begins, run.ends)
         if wanted and wanted.job:
             call.state.forget(Job(wanted.job).record)
@@ -174,10 +175,11 @@ def follow(call: Call, requested: Drain | None) -> None:
         call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
 
 
-def drain_if_slurm_answers(call: Call, wanted: Drain) -> bool:
-    """Drain the node as `drain` does. Raises SlurmError, once it is logged what the node would be drained for."""
+@contextlib.contextmanager
+def slurm_asked_for(call: Call, wanted: Drain) -> Iterator[None]:
+    """Log what the node would be drained for if Slurm fails before it is drained."""
     try:
-        return drain(call, wanted)
+        yield
     except SlurmError as problem:
         if call.settings.drains:
             call.log(f"NOT DRAINED, as {problem}: {wanted.reason}", CRITICAL)
@@ -188,19 +190,19 @@ def drain_if_slurm_answers(call: Call, wanted: Drain) -> bool:
 
 def drain(call: Call, wanted: Drain) -> bool:
     """Drain the node, unless it already is, or the limit is reached; whether that settles it. Raises SlurmError."""
-    node = control.node_state(call.node)
+    with slurm_asked_for(call, wanted):
+        node, full = control.node_state(call.node), ""
+        if call.settings.drains and not node.is_unavailable:
+            full = full_before_claim(node.partitions, call.settings.health_check)
+            node = control.node_state(call.node)  # again: during the delay an epilog may have drained it
     if node.is_unavailable:
         return is_settled(call, node, wanted)
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
         return True
-    full = full_before_claim(node.partitions, call.settings.health_check)
     if full:
         call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
-    node = control.node_state(call.node)  # again: during the delay an epilog may have drained it
-    if node.is_unavailable:
-        return is_settled(call, node, wanted)
     claim = replace(wanted, at=since_boot_s(), is_claim=True)
     try:
         remember(call.state, claim)
@@ -208,7 +210,8 @@ def drain(call: Call, wanted: Drain) -> bool:
         why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
         call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
         return False
-    control.drain(call.node, wanted.reason)
+    with slurm_asked_for(call, wanted):
+        control.drain(call.node, wanted.reason)
     claim = replace(claim, is_reported=True)
     update_remembered(call.state, claim)
     return confirm_claim(call, claim)

@@ -159,6 +159,20 @@ def test_what_a_node_would_be_drained_for_is_said_though_slurm_does_not_answer(
     assert f"{says} scontrol: timed out: clusterproof: gpu.no_xid: Xid 79" in capsys.readouterr().err
 
 
+def test_a_node_that_slurm_has_drained_is_not_called_undrained_where_slurm_then_fails(
+    node: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent(*_: object) -> NoReturn:
+        raise SlurmError("sinfo: timed out")
+
+    monkeypatch.setattr(health_check, "full_after_claim", silent)
+    node.log(xid=True)
+    with pytest.raises(SlurmError):
+        node.health_check()
+    assert node.slurm.is_drained
+    assert "NOT DRAINED" not in capsys.readouterr().err
+
+
 def test_a_drain_that_slurm_has_refused_is_looked_at_by_nobody(node: History) -> None:
     node.log(xid=True)
     node.failing.add("scontrol")
