@@ -109,11 +109,12 @@ def test_an_agent_that_fails_is_named(keyless: Client, agent: socket.socket, ans
     assert f"user_key is absent; the agent of SSH_AUTH_SOCK: {problem}" in refused.detail
 
 
-def test_an_agent_that_does_not_sign_is_named(client: Client, agent: socket.socket) -> None:
+@pytest.mark.parametrize(("further", "problem"), [(2, " does not answer"), (1, ": lost ssh-agent")])
+def test_an_agent_that_does_not_sign_is_named(client: Client, agent: socket.socket, further: int, problem: str) -> None:
     key = base64.b64decode(client.server.identity.with_suffix(".pub").read_text().split()[1])
     listed = struct.pack(">BII", 12, 1, len(key)) + key + struct.pack(">I", 0)
     client.server = replace(client.server, folder=client.home / "elsewhere")
-    answer_once(agent, struct.pack(">I", len(listed)) + listed, further=2)
+    answer_once(agent, struct.pack(">I", len(listed)) + listed, further)
     refused = client.one(config="IdentitiesOnly no", connect_s=2.0)
     assert refused.unreached is Unreached.AUTH
-    assert refused.detail.endswith("user_key is absent; the agent of SSH_AUTH_SOCK does not answer")
+    assert refused.detail.endswith(f"user_key is absent; the agent of SSH_AUTH_SOCK{problem}")

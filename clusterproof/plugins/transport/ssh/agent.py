@@ -44,7 +44,8 @@ class UserAgent(AgentSSH):
     def _send_message(self, msg: Any) -> tuple[int, Message]:
         try:
             answer: tuple[int, Message] = super()._send_message(msg)  # type: ignore[misc] # not in its stubs
-        except TimeoutError:
-            self.problem = SILENT
-            raise SSHException(SILENT) from None
+        except (OSError, SSHException) as problem:
+            is_silent = isinstance(problem, TimeoutError)
+            self.problem = SILENT if is_silent else f"the agent of {VARIABLE}: {problem}"
+            raise SSHException(self.problem) from None
         return answer
