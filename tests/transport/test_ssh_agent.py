@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import socket
 import struct
 import threading
@@ -56,15 +57,14 @@ def keyless(client: Client) -> Client:
     return client
 
 
-def answer_once(agent: socket.socket, answer: bytes, further: int = 0) -> None:
-    """Answer one request of one client, and hear so many further ones before the connection ends."""
+def answer_requests(agent: socket.socket, *answers: bytes) -> None:
+    """Answer the requests of one client, and end the connection."""
 
     def serve() -> None:
-        with agent.accept()[0] as asking:
-            asking.recv(10_000)
-            asking.sendall(answer)
-            for _ in range(further):
+        with agent.accept()[0] as asking, contextlib.suppress(BrokenPipeError):
+            for answer in answers:
                 asking.recv(10_000)
+                asking.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
 
@@ -103,18 +103,28 @@ def test_keys_in_files_are_tried_on_where_the_agent_was_silent(client: Client, t
     ids=["ends", "refuses", "a comment that is not UTF-8"],
 )
 def test_an_agent_that_fails_is_named(keyless: Client, agent: socket.socket, answer: bytes, problem: str) -> None:
-    answer_once(agent, answer)
+    answer_requests(agent, answer)
     refused = keyless.one(config="IdentitiesOnly no")
     assert refused.unreached is Unreached.AUTH
     assert f"user_key is absent; the agent of SSH_AUTH_SOCK: {problem}" in refused.detail
 
 
-@pytest.mark.parametrize(("further", "problem"), [(2, " does not answer"), (1, ": lost ssh-agent")])
-def test_an_agent_that_does_not_sign_is_named(client: Client, agent: socket.socket, further: int, problem: str) -> None:
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        ([b"", b""], " does not answer"),
+        ([b""], ": lost ssh-agent"),
+        ([b"\0\0\0\1\5"], " does not sign"),
+    ],
+    ids=["is silent", "ends", "refuses, as without a confirmation or a token's touch"],
+)
+def test_an_agent_that_does_not_sign_is_named(
+    client: Client, agent: socket.socket, answers: list[bytes], problem: str
+) -> None:
     key = base64.b64decode(client.server.identity.with_suffix(".pub").read_text().split()[1])
     listed = struct.pack(">BII", 12, 1, len(key)) + key + struct.pack(">I", 0)
     client.server = replace(client.server, folder=client.home / "elsewhere")
-    answer_once(agent, struct.pack(">I", len(listed)) + listed, further)
+    answer_requests(agent, struct.pack(">I", len(listed)) + listed, *answers)
     refused = client.one(config="IdentitiesOnly no", connect_s=2.0)
     assert refused.unreached is Unreached.AUTH
     assert refused.detail.endswith(f"user_key is absent; the agent of SSH_AUTH_SOCK{problem}")
