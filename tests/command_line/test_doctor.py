@@ -46,7 +46,7 @@ def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
     ssh.mkdir()
     (ssh / "cluster.pem").touch()
     (ssh / "config").write_text(
-        'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
+        'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem # ours\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
     )
     assert next(check_ssh({}, tmp_path)).detail == "keys: ~/.ssh/cluster.pem"
 

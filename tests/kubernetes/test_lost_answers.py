@@ -16,7 +16,7 @@ import pytest
 from urllib3 import HTTPResponse, PoolManager
 from urllib3.exceptions import ProtocolError
 
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.api import TIMEOUT, Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate.objects import EVENTS
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.connection import end
@@ -146,6 +146,18 @@ def test_a_run_that_ends_waits_only_once_for_an_api_server_that_is_gone(status: 
 
     end(SimpleNamespace(delete=delete), RUN)  # type: ignore[arg-type] # by its methods
     assert len(tried) == asked
+
+
+def test_the_job_is_deleted_though_the_deletion_of_many_pods_is_not_answered_in_time() -> None:
+    deleted: list[str] = []
+
+    def delete(path: str, **_: object) -> None:
+        if path == RUN.pods:
+            raise KubernetesError("Read timed out.", reason=TIMEOUT)
+        deleted.append(path)
+
+    end(SimpleNamespace(delete=delete), RUN)  # type: ignore[arg-type] # by its methods
+    assert f"{RUN.jobs}/{RUN.name}" in deleted
 
 
 @needs_kubernetes

@@ -1,4 +1,4 @@
-"""ssh_config: what is read of it, and that reading it in parts makes no difference."""
+"""ssh_config: what is read of it, that reading it in parts makes no difference, and nodes behind others."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import user
 from tests.transport.ssh_client import Client
 
+TIMEOUT_S = 600.0
 CONFIG = """
 ServerAliveInterval 7
 Host gpu1
@@ -194,6 +195,19 @@ def test_the_block_around_an_include_goes_on_behind_it(tmp_path: Path, monkeypat
     config = SshConfig.load(str(tmp_path / "config"))
     assert config.for_host("gpu1").lookup("gpu1") == {"hostname": "gpu1", "user": "trainer"}
     assert config.for_host("gpu9").lookup("gpu9") == {"hostname": "gpu9", "user": "nine", "port": "9"}
+
+
+def test_a_comment_begins_outside_of_quotes(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("Match exec 'true # in it' # behind it\n  Port 7\n")
+    assert SshConfig.load(str(tmp_path / "config")).for_host("gpu1").lookup("gpu1")["port"] == "7"
+
+
+def test_no_word_of_a_comment_is_a_host_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "more").write_text("Port 9\n")
+    (tmp_path / "config").write_text(f"Host gpu1 # not login\n Include absent # but {tmp_path}/more\n User trainer\n")
+    config = SshConfig.load(str(tmp_path / "config"))
+    assert config.for_host("gpu1").lookup("gpu1") == {"hostname": "gpu1", "user": "trainer"}
+    assert config.for_host("login").lookup("login") == {"hostname": "login"}
 
 
 def test_an_include_names_what_glob_finds(tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import errno
-import socket
 import struct
 import subprocess
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.testbed.needs import needs_sshd
-from tests.transport.loopback import Sshd, free_port, new_key, ssh_agent, sshd, user
+from tests.transport.loopback import Sshd, free_port, new_key, sshd, user
 from tests.transport.ssh_client import HELLO, Client
 
 pytestmark = needs_sshd
@@ -140,71 +138,6 @@ def test_an_inventory_alone_is_enough(client: Client, server: Sshd) -> None:
     target = Target("node1", address="127.0.0.1")
     connection_for("ssh").run([target], HELLO, Limits(settings=settings), lambda _, answer: answers.append(answer))
     assert [answer.output for answer in answers] == [b"hello\n"]
-
-
-def test_a_key_that_needs_a_passphrase_is_asked_of_the_agent(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new_key(tmp_path / "locked", passphrase="secret")
-    with sshd(tmp_path / "sshd", f"AuthorizedKeysFile {tmp_path}/locked.pub") as server:
-        there = Client(tmp_path, server)
-        config = f"IdentityFile {tmp_path}/locked"
-        refused = there.one(config=config)
-        with ssh_agent(tmp_path / "agent", tmp_path / "locked", "secret"):
-            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-            accepted = there.one(config=config)
-            unasked = there.one(config=f"{config}\nIdentityAgent none")
-    assert refused.unreached is Unreached.AUTH
-    assert f"{tmp_path}/locked is encrypted: add it to the agent" in refused.detail
-    assert accepted.output == b"hello\n"
-    assert unasked.unreached is Unreached.AUTH
-
-
-def test_an_agent_that_is_silent_is_asked_once_and_speaks_against_no_node(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-    client.server = replace(client.server, folder=tmp_path / "elsewhere")  # no key but the agent's
-    with socket.socket(socket.AF_UNIX) as agent:
-        agent.bind(str(tmp_path / "agent"))
-        agent.listen()
-        config, nodes = "IdentitiesOnly no", [Target("node1"), Target("node2"), Target("node3")]
-        answers = client.visit(*nodes, config=config, connect_s=2.0, fanout=1)
-        agent.accept()[0].close()
-        agent.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            agent.accept()
-    assert [answer.unreached for answer in answers.values()] == [Unreached.AUTH] * 3
-    for answer in answers.values():
-        assert answer.detail.endswith("user_key is absent; the agent of SSH_AUTH_SOCK does not answer")
-
-
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        (b"", "lost ssh-agent"),
-        (b"\0\0\0\1\5", "could not get keys from ssh-agent"),
-        (b"\0\0\0\x11\x0c\0\0\0\1\0\0\0\0\0\0\0\4m\xfcll", "'utf-8' codec can't decode byte 0xfc in position 1"),
-    ],
-    ids=["ends", "refuses", "a comment that is not UTF-8"],
-)
-def test_an_agent_that_fails_is_named(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str
-) -> None:
-    def serve() -> None:
-        with agent.accept()[0] as asking:
-            asking.recv(100)
-            asking.sendall(answer)
-
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-    client.server = replace(client.server, folder=tmp_path / "elsewhere")
-    with socket.socket(socket.AF_UNIX) as agent:
-        agent.bind(str(tmp_path / "agent"))
-        agent.listen()
-        threading.Thread(target=serve, daemon=True).start()
-        refused = client.one(config="IdentitiesOnly no")
-    assert refused.unreached is Unreached.AUTH
-    assert f"user_key is absent; the agent of SSH_AUTH_SOCK: {problem}" in refused.detail
 
 
 def test_a_certificate_beside_the_key_is_shown(client: Client, tmp_path: Path) -> None:

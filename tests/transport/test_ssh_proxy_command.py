@@ -1,4 +1,4 @@
-"""ProxyCommand: the command that carries a node's connection, and whose fault it is where it fails."""
+"""SSH by a ProxyCommand: what it is given, and what is said of the node where it ends or hangs."""
 
 from __future__ import annotations
 

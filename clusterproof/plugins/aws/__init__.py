@@ -87,14 +87,8 @@ class Account:
 
     def require_credentials(self) -> None:
         """Raise AwsError if there are none, or only half of them; only a call shows whether they are valid."""
-        from botocore.exceptions import BotoCoreError
-
-        try:
+        with _errors_of("the AWS credentials"):
             credentials = self._session.get_credentials()
-        except BotoCoreError as problem:
-            raise AwsError(f"the AWS credentials: {_one_line(problem)}", type(problem).__name__) from None
-        except _UNUSABLE as problem:
-            raise _unusable("the AWS credentials", problem) from None
         if credentials is None:
             raise AwsError(NONE_HERE, NO_CREDENTIALS)
 
@@ -254,18 +248,10 @@ def _errors_of(action: str) -> Iterator[None]:
         raise AwsError(NONE_HERE, NO_CREDENTIALS) from None
     except (BotoCoreError, ResponseParserError) as problem:
         raise AwsError(f"{action}: {_one_line(problem)}", type(problem).__name__) from None
-    except _UNUSABLE as problem:
-        raise _unusable(action, problem) from None
-
-
-# What boto3 passes on of files and programs that it is configured with, such as one that prints no credentials.
-_UNUSABLE = (OSError, ValueError)
-
-
-def _unusable(what: str, problem: Exception) -> AwsError:
-    kind = type(problem).__name__
-    expected = "expected credentials and settings of AWS that boto3 can use"
-    return AwsError(f"{what}: {kind}: {_one_line(problem)}; {expected}", kind)
+    except (OSError, ValueError) as problem:  # of a file or program that boto3 is configured with
+        kind = type(problem).__name__
+        seen = f"{action}: {kind}: {_one_line(problem)}"
+        raise AwsError(f"{seen}; expected credentials and settings of AWS that boto3 can use", kind) from None
 
 
 def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:

@@ -101,7 +101,7 @@ def _host_keys(file: Path) -> int:
 
 def _identity_files(config: str) -> list[str]:
     """The keys that an ssh_config names, for any host."""
-    options = [line.replace("=", " ", 1).split(None, 1) for line in config.splitlines()]
+    options = [line.partition(" #")[0].replace("=", " ", 1).split(None, 1) for line in config.splitlines()]
     return [option[1].strip(' \t"') for option in options if len(option) > 1 and option[0].lower() == "identityfile"]
 
 

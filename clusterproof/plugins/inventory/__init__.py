@@ -32,9 +32,10 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     for kind in KINDS:
         if text == kind.word or (kind.word.endswith(":") and text.startswith(kind.word)):
             return _resolve(kind, text[len(kind.word) :], options or {})
-    if doubt := _doubt(text):
+    is_file = os.path.isfile(text)  # noqa: PTH113 - where Path.is_file raises, this does not
+    if is_file and is_hyperpod(text) and (doubt := distrust(text)):  # its ssh settings could name a program to run
         return _beside_a_file(text, options or {}, doubt)
-    if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
+    if is_file or text.endswith(".toml"):
         cluster = _resolve(FILE, text, options or {})
         return replace(cluster, notes=(*cluster.notes, AS_FILE)) if is_hyperpod(text) else cluster
     is_mistyped_kind = "-" not in text and nearest(text.lower(), [kind.word for kind in KINDS])  # no kind has a hyphen
@@ -43,19 +44,6 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     hint = _hint(text)
     expected = "" if "did you mean" in hint or "; expected" in hint else f"; expected {forms()}"
     raise InventoryError(f"--cluster {text!r:.120}{hint}{expected}")
-
-
-def _doubt(text: str) -> str:
-    """Why a file here that has the name of a HyperPod cluster may be the work of others; empty if there is none.
-
-    The ssh settings of an inventory can name a program to run.
-    """
-    if not (os.path.isfile(text) and is_hyperpod(text)):  # noqa: PTH113
-        return ""
-    try:
-        return distrust(text)
-    except OSError as problem:
-        return f"cannot be looked at: {problem.strerror}"
 
 
 def _beside_a_file(text: str, options: Mapping[str, str], doubt: str) -> Cluster:

@@ -210,16 +210,16 @@ def unreachable(node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure
 
 
 def end(api: Api, run: RunObjects) -> None:
-    """Delete a run's objects; what is left, as where the API server is gone, goes with the Job by its time to live."""
+    """Delete a run's objects: what is left goes with the Job, at the latest by its time to live."""
     for path, query in (
-        (run.pods, {"labelSelector": run.selector, "gracePeriodSeconds": 0}),
-        (f"{run.config_maps}/{run.name}", {}),
         (f"{run.jobs}/{run.name}", {"propagationPolicy": "Background"}),
+        (f"{run.config_maps}/{run.name}", {}),
+        (run.pods, {"labelSelector": run.selector, "gracePeriodSeconds": 0}),
     ):
         try:
             api.delete(path, **query)
         except KubernetesError as problem:
-            if not problem.status:
+            if not problem.status:  # the API server is gone, and would be waited for each time
                 return
 
 

@@ -12,6 +12,8 @@ import socket
 import struct
 import subprocess
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import IO, Any, Protocol
 
 from paramiko import Channel, ChannelException, SSHException, Transport
@@ -36,14 +38,7 @@ class NoRoute(ClusterproofError):  # noqa: N818 - what it is
 
 
 class Route(Protocol):
-    """A route to one host. `interrupt` may be called from any thread, and returns at once.
-
-    While it asks for a host's address, that is `resolving`, which no timeout of ours ends.
-    """
-
-    @property
-    def resolving(self) -> str:
-        """The name."""
+    """A route to one host. `interrupt` may be called from any thread, and returns at once."""
 
     def connect(self, timeout_s: float) -> socket.socket | Tunnel:
         """Connect. Raises OSError or NoRoute."""
@@ -59,19 +54,17 @@ class Route(Protocol):
 
 
 class Direct:
-    """A route by a TCP connection."""
+    """A route by a TCP connection. `resolving` is entered with a name while its address is asked for."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, resolving: Callable[[str], AbstractContextManager[None]]) -> None:
         self._host, self._port = host, port
+        self._resolving = resolving
         self._socket: socket.socket | None = None
-        self.resolving = ""
 
     def connect(self, timeout_s: float) -> socket.socket:
         """Connect to the first of the host's addresses that answers. Raises OSError."""
-        self.resolving = self._host
-        addresses = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
-        self.resolving = ""
-        *others, last = addresses
+        with self._resolving(self._host):
+            *others, last = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM)
         for address in others:
             with contextlib.suppress(OSError):
                 return self._connected(address, timeout_s)
@@ -114,7 +107,6 @@ class Proxied:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
-        self.resolving = ""
 
     def connect(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
         """Start the program in a shell, as OpenSSH does. Raises OSError."""
@@ -175,10 +167,6 @@ class Proxied:
 class Jump(Protocol):
     """A login to a jump host, made for one node."""
 
-    @property
-    def resolving(self) -> str:
-        """As in Route."""
-
     def open(self) -> Transport:
         """Log in. Raises NoRoute."""
 
@@ -219,11 +207,6 @@ class Jumped:
         self._name = name
         self._jump = jump
         self._address = (host, port)
-
-    @property
-    def resolving(self) -> str:
-        """The jump host's name, which this machine resolves; the other host's is resolved there."""
-        return self._jump.resolving
 
     def connect(self, timeout_s: float) -> Tunnel:
         """Log in to the jump host and have it connect. Raises NoRoute."""

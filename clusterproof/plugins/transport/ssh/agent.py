@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from paramiko import Message, SSHException
-from paramiko.agent import AgentSSH
+from paramiko.agent import SSH2_AGENT_SIGN_RESPONSE, AgentSSH
 
 VARIABLE = "SSH_AUTH_SOCK"
 SILENT = f"the agent of {VARIABLE} does not answer"  # such as a forwarded one whose other end sleeps
@@ -44,7 +44,10 @@ class UserAgent(AgentSSH):
     def _send_message(self, msg: Any) -> tuple[int, Message]:
         try:
             answer: tuple[int, Message] = super()._send_message(msg)  # type: ignore[misc] # not in its stubs
-        except TimeoutError:
-            self.problem = SILENT
-            raise SSHException(SILENT) from None
+        except (OSError, SSHException) as problem:
+            is_silent = isinstance(problem, TimeoutError)
+            self.problem = SILENT if is_silent else f"the agent of {VARIABLE}: {problem}"
+            raise SSHException(self.problem) from None
+        if self.get_keys() and answer[0] != SSH2_AGENT_SIGN_RESPONSE:
+            self.problem = f"the agent of {VARIABLE} does not sign"
         return answer

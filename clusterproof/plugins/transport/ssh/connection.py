@@ -81,7 +81,7 @@ class _Visit:
 
     def abandon(self) -> Answer | None:
         """Wake the thread, so that it ends too; returns the answer if it was a name server that is late."""
-        name = self._login.resolving
+        name = self._login.state.unresolved
         self._login.abandon()
         detail = f"{name} does not resolve in time: no name server answers"
         return Answer(unreached=Unreached.NAME, detail=detail) if name else None

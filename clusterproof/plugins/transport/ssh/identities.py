@@ -155,7 +155,7 @@ class Offer:
             accepted = ", ".join(refused.allowed_types)
             raise LoginRefused(f"log-in as {self.user} takes {accepted}; expected publickey") from None
         except (SSHException, EOFError) as problem:
-            if self._agent_problem():  # it has not signed
+            if self._agent and self._agent.problem:  # it has not signed
                 raise LoginRefused(self._story()) from None
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"no answer to the log-in as {self.user}") from None

@@ -103,10 +103,11 @@ class LoginFailed(ClusterproofError):  # noqa: N818
 
 
 class LoginState:
-    """Shared by a node's login and those to its jump hosts: whether they are abandoned, and how long they waited."""
+    """Shared by a node's login and those to its jump hosts: whether they are abandoned, and what they wait for."""
 
     def __init__(self) -> None:
         self.abandoned = threading.Event()
+        self.unresolved = ""  # the name whose address is asked for: no timeout of ours ends that
         self._waited_s = 0.0
         self._waits_since: float | None = None
 
@@ -119,6 +120,15 @@ class LoginState:
         finally:
             self._waited_s += time.monotonic() - began
             self._waits_since = None
+
+    @contextlib.contextmanager
+    def resolving(self, name: str) -> Iterator[None]:
+        """Keep the name in the block as unresolved."""
+        self.unresolved = name
+        try:
+            yield
+        finally:
+            self.unresolved = ""
 
     @property
     def waited_s(self) -> float:
@@ -193,11 +203,6 @@ class Login:
         self.state.abandoned.set()
         self.interrupt()
 
-    @property
-    def resolving(self) -> str:
-        """As in Route."""
-        return self._route.resolving
-
     def _transport(self, sock: Any, **options: Any) -> Transport:
         transport = Transport(ReadAhead(sock), **options)  # type: ignore[arg-type] # of which it uses these methods
         prefer_kinds(transport, self._host.kinds())
@@ -269,8 +274,3 @@ class JumpLogin:
     def interrupt(self) -> None:
         """Wake whoever waits for the login."""
         self.login.interrupt()
-
-    @property
-    def resolving(self) -> str:
-        """As in Route."""
-        return self.login.resolving

@@ -97,7 +97,7 @@ class Logins:
                 raise NoRoute(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
             return self._jumped(path, connection, hops + 1, state)
         command = proxy_command(connection.ssh_config)
-        return Proxied(command) if command else Direct(connection.host, connection.port)
+        return Proxied(command) if command else Direct(connection.host, connection.port, state.resolving)
 
     def _jumped(self, path: list[str], connection: Connection, hops: int, state: LoginState) -> Route:
         """The route through the last of these jump hosts; the one before it is its jump host, and so on."""

@@ -21,8 +21,8 @@ from clusterproof.plugins.transport.ssh.config_parser import Commands, ConfigPar
 _HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^@:/\[\]]+))(?::([0-9]{1,5}))?/?")
 _MAX_INCLUDES = 16  # nesting depth, as in OpenSSH
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*")
-_COMMENT = re.compile(r"(?<!\S)#")
-_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")  # the shell reads what they have
+_TO_THE_END = re.compile(r"\s*\w+Command\b.*", re.IGNORECASE)  # such as ProxyCommand: the shell reads what it has
+_TO_A_COMMENT = re.compile(r"""(?:"[^"]*"|'[^']*'|(?<=\S)#|[^#])*""")
 _USER_FILE = "~/.ssh/config"
 _SYSTEM_FILE = "/etc/ssh/ssh_config"
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
@@ -147,7 +147,8 @@ def _read(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> s
         raise InventoryError(f"the ssh configuration {path} {doubt}; expected a file that only you and root write")
     lines = []
     around = "Host *"  # the block to continue after an included file
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for whole in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        line = (_TO_THE_END.fullmatch(whole) or _TO_A_COMMENT.match(whole) or [""])[0]
         match = _LINE.fullmatch(line)
         word = match.group(1).lower() if match else ""
         if match and word == "include" and depth < _MAX_INCLUDES:
@@ -157,14 +158,8 @@ def _read(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> s
             continue
         if word in ("host", "match"):
             around = line
-        lines.append(line if word in _COMMANDS else _without_comment(line))
+        lines.append(line)
     return "\n".join([*lines, ""])
-
-
-def _without_comment(line: str) -> str:
-    """The line up to a word that begins with `#`, outside of quotes."""
-    comments = (match.start() for match in _COMMENT.finditer(line))
-    return line[: next((start for start in comments if line.count('"', 0, start) % 2 == 0), len(line))]
 
 
 def _glob(pattern: str, folder: str) -> list[Path]:
