@@ -45,7 +45,7 @@ def test_the_log_of_an_earlier_boot_is_named(tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_not_read_is_named_and_hides_no_fault_in_another(tmp_path: Path) -> None:
-    folder = written(tmp_path, **{"gpu001/kern.log": BOOTED + BROKEN, "gpu001/kern.log.1": b"PK\x03\x04 a"})
+    folder = written(tmp_path, **{"gpu001/kern.log": BOOTED + BROKEN, "gpu001/kern.log.1": "PK\x03\x04 a"})
     unknown = understood(layout(folder).nodes[0], folder, collector_names()).unknown
     assert [line.partition(",")[0] for line in unknown] == ["gpu001/kern.log.1: is an archive"]
     assert xids(folder) == {"gpu001": Verdict.FAIL}
