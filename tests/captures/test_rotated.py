@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.program import collector_names
-from clusterproof.plugins.captures import layout
+from clusterproof.plugins.captures import layout, rotated
 from clusterproof.plugins.captures.collection import understood
 from clusterproof.plugins.core.verdict import Verdict
 from tests.captures.captured import ILL, WELL, XID, written, xids
@@ -42,3 +42,18 @@ def test_the_log_of_an_earlier_boot_is_named(tmp_path: Path) -> None:
     folder = written(tmp_path, **{"gpu001/dmesg": WELL, "gpu001/dmesg.0": ILL})
     unknown = understood(layout(folder).nodes[0], folder, collector_names()).unknown
     assert unknown == ("gpu001/dmesg.0: a kernel log of an earlier boot, which is left out",)
+
+
+def test_a_part_that_is_not_read_is_named_and_hides_no_fault_in_another(tmp_path: Path) -> None:
+    folder = written(tmp_path, **{"gpu001/kern.log": BOOTED + BROKEN, "gpu001/kern.log.1": "PK\x03\x04 a"})
+    unknown = understood(layout(folder).nodes[0], folder, collector_names()).unknown
+    assert [line.partition(",")[0] for line in unknown] == ["gpu001/kern.log.1: is an archive"]
+    assert xids(folder) == {"gpu001": Verdict.FAIL}
+
+
+def test_of_all_parts_no_more_is_read_than_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotated, "MAX_BYTES", len(QUIET))
+    folder = written(tmp_path, **{"gpu001/kern.log": QUIET, "gpu001/kern.log.1": BOOTED + BROKEN})
+    unknown = understood(layout(folder).nodes[0], folder, collector_names()).unknown
+    assert unknown == (f"gpu001/kern.log.1: is left out, as the later parts of the log have {len(QUIET):,} bytes",)
+    assert xids(folder) == {"gpu001": Verdict.INCOMPLETE}

@@ -11,17 +11,9 @@ from pathlib import Path
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, latest, merged, of_two_machines
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
-from clusterproof.plugins.captures.rotated import in_parts
+from clusterproof.plugins.captures.rotated import in_parts, text_of
 from clusterproof.plugins.captures.several import Reader, ill_elsewhere
-from clusterproof.plugins.captures.text import (
-    MAX_BYTES,
-    decoded,
-    is_archive,
-    most_bytes,
-    pieces,
-    plain,
-    unpacked,
-)
+from clusterproof.plugins.captures.text import decoded, pieces, plain
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import raised_at
@@ -130,9 +122,12 @@ def understood(
     unknown += [f"{_shown(file, root)}: a kernel log of an earlier boot, which is left out" for file in earlier]
     for files in logs:
         name = _shown(files[-1], root)
-        parts_of_file, problems = _of_files(files, root, forms, budget)
+        text, unread = text_of(files, root, budget)
+        parts_of_file, problems = ([], []) if text is None else _of_text(text, forms)
         parts += parts_of_file
-        unknown += [f"{name}: {problem}" for problem in problems]
+        problems = [f"{name}: {problem}" for problem in problems]
+        problems += [f"{_shown(file, root)}: {problem}" for file, problem in unread]
+        unknown += problems
         if not parts_of_file and not problems:
             unknown.append(f"{name} is none of the known forms{_instead(files[-1], root)}")
     of_part = slurm.FORMS if reader and reader.is_slurms else forms
@@ -196,33 +191,6 @@ def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, objec
     """The contents of a text by collector, and its problems."""
     parts, problems = _of_text(text, forms)
     return _values(parts, problems), problems
-
-
-def _of_files(
-    files: Sequence[Path], root: Path, forms: Sequence[Form], budget: Budget
-) -> tuple[list[CollectorPart], list[str]]:
-    """The contents of a file, or of the parts of a rotated log, and the problems."""
-    texts, problems = [], list[str]()
-    for file in files:
-        try:
-            with opened(file, root) as stream:
-                content = stream.read(MAX_BYTES + 1)
-            data = unpacked(content)
-            budget.take(len(data))
-        except OSError as problem:
-            problems.append(problem.strerror or str(problem))
-            continue
-        if is_archive(data):
-            problems.append("is an archive, of which nothing was read; expected the files that are in it")
-            continue
-        texts.append(plain(decoded(data)).removesuffix("\n"))
-        most = most_bytes(content)
-        if len(content) > most or (len(data) >= most and data != content):
-            problems.append(f"is longer than {most:,} bytes, and was read no further")
-    if not texts:
-        return [], problems
-    parts, unread = _of_text("\n".join(texts), forms)
-    return parts, [*unread, *problems]
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:

@@ -1,10 +1,13 @@
-"""Kernel logs that the node itself had rotated: parts of one log, and logs of earlier boots."""
+"""The texts of captured files, and of kernel logs that the node itself had rotated."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from clusterproof.plugins.captures.text import MAX_BYTES, decoded, is_archive, most_bytes, plain, unpacked
+from clusterproof.plugins.core.opened import Budget, opened
 
 _PART = re.compile(
     r"(?P<base>(?:.*[._-])?(?P<log>dmesg|kern(?:el)?|kmsg)(?:\.log|\.txt)?)[.-](?P<number>\d{1,8})(?:\.gz)?",
@@ -38,3 +41,34 @@ def _order(file: Path) -> tuple[bool, int]:
     part = _PART.fullmatch(file.name)
     number = int(part["number"]) if part else 0
     return part is None, number if number >= _MANY else -number
+
+
+def text_of(files: Sequence[Path], root: Path, budget: Budget) -> tuple[str | None, list[tuple[Path, str]]]:
+    """The text of a file, or of a rotated log from its last part back; None if none was read. And the problems.
+
+    All parts together may be as long as one file.
+    """
+    texts: list[str] = []
+    problems: list[tuple[Path, str]] = []
+    length = 0
+    for file in reversed(files):
+        if length >= MAX_BYTES:
+            problems.append((file, f"is left out, as the later parts of the log have {length:,} bytes"))
+            continue
+        try:
+            with opened(file, root) as stream:
+                content = stream.read(MAX_BYTES + 1)
+            data = unpacked(content)
+            budget.take(len(data))
+        except OSError as problem:
+            problems.append((file, problem.strerror or str(problem)))
+            continue
+        if is_archive(data):
+            problems.append((file, "is an archive, of which nothing was read; expected the files that are in it"))
+            continue
+        length += len(data)
+        texts.insert(0, plain(decoded(data)).removesuffix("\n"))
+        most = most_bytes(content)
+        if len(content) > most or (len(data) >= most and data != content):
+            problems.append((file, f"is longer than {most:,} bytes, and was read no further"))
+    return "\n".join(texts) if texts else None, problems

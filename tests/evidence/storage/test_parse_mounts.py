@@ -49,6 +49,11 @@ def test_df_shows_nothing_of_what_a_user_or_a_container_has_mounted(path: str) -
     assert path not in mounted(mounts.read_df(f"{DF}/dev/loop3 ext4 1000 1000 0 100% {path}\n"))
 
 
+def test_df_shows_what_root_has_mounted_below_media() -> None:
+    shown = mounted(mounts.read_df("df: /media/nas: Stale file handle\n"))
+    assert shown["/media/nas"]["alive"] == "ESTALE"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -172,9 +172,10 @@ _POOL = re.compile(r"^ {0,4}pool: (\S{1,255})\n {0,4}state: ([A-Z]{1,20})$", re.
 _WELL = re.compile(r"^(?:all pools are healthy|pool '\S{1,255}' is healthy)$", re.MULTILINE)
 _LOST = ("SUSPENDED", "FAULTED", "UNAVAIL")
 _LOST_DATA = re.compile(r"^errors: (Permanent errors .{1,80}|\d{1,18} data errors.{0,80})$", re.MULTILINE)
-_DISK = re.compile(r"^\s{1,40}(\S{1,255})\s{1,200}(?:FAULTED|UNAVAIL|REMOVED|OFFLINE)\s{1,20}\d", re.MULTILINE)
+_DISK = re.compile(r"^[ \t]{1,40}(\S{1,255})[ \t]{1,200}(?:FAULTED|UNAVAIL|REMOVED|OFFLINE)[ \t]{1,20}\d", re.MULTILINE)
 _ERRORS = re.compile(
-    r"^\s{1,40}(\S{1,255})\s{1,200}(?:ONLINE|DEGRADED)((?:\s{1,20}\d[\d.]{0,8}[KMGTPE]?){3})(?=\s|$)", re.MULTILINE
+    r"^[ \t]{1,40}(\S{1,255})[ \t]{1,200}(?:ONLINE|DEGRADED)((?:[ \t]{1,20}\d[\d.]{0,8}[KMGTPE]?){3})(?=\s|$)",
+    re.MULTILINE,
 )
 _OF_DISKS = re.compile(r"(?:mirror|raidz\d?|draid\S{0,20}|replacing|spare)-\d{1,4}")
 UNNAMED = "a disk"

@@ -54,6 +54,7 @@ def unescaped(text: str) -> str:
 MAX_PATHS = 4096
 UNKNOWN = {"error": UNCAPTURED, "text": "not in the list that was captured"}
 KIB = 1024
+_OF_ROOT = re.compile(r"/media/[^/]+")  # udisks mounts below users' names
 PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,20}|/dev/loop\d{1,4}|/proc/.{0,40})")
 
 
@@ -83,7 +84,8 @@ def _is_passed_over(mount: Mapping[str, Any]) -> bool:
     kind, source = str(mount.get("type", "")), str(mount.get("source", ""))
     is_pseudo = PSEUDO.fullmatch(kind) if kind else PSEUDO.fullmatch(source) or PSEUDO_SOURCES.fullmatch(source)
     is_users = OF_USERS.fullmatch(str(mount.get("options", "")))
-    return bool(is_pseudo or is_users or OF_OTHERS.match(str(mount["path"])))
+    path = str(mount["path"])
+    return bool(is_pseudo or is_users or (OF_OTHERS.match(path) and not _OF_ROOT.fullmatch(path)))
 
 
 # df
