@@ -67,6 +67,7 @@ def test_a_line_without_a_time_is_between_those_around_it() -> None:
         (f"[rank13]: {OOM}", 13),
         (f"13: {OOM}", 13),
         (f"[1,13]<stderr>: {OOM}", 13),
+        (f"[1,13]<stddiag>:{OOM}", 13),
         (f"[1,mpirank:13,algo-2]<stderr>:{OOM}", 13),
         (f"Sun Mar  1 08:00:00 2026[13]<stderr>:{OOM}", 13),
         (f"Sun Mar  1 08:00:00 2026[1,13]<stderr>:{OOM}", 13),

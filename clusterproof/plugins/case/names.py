@@ -41,13 +41,13 @@ def _of_one_log(parts: list[Path]) -> list[list[Path]]:
 
 def is_output(name: str) -> bool:
     """Whether a file may be the output of ranks or launchers by its name."""
-    return bool(_OUTPUT.search(in_series(name)[0]) or "." not in name or _RANK.search(name))
+    return bool(_OUTPUT.search(in_series(name)[0]) or "." not in name or rank_of(name) is not None)
 
 
 def rank_of(name: str) -> int | None:
     """The rank or task that a file is named after."""
-    name, _ = in_series(name)
-    match = _RANK.search(name) or _SLURM_RANK.search(name)
+    of_log, _ = in_series(name)  # log.rank.3 is no part of one
+    match = _RANK.search(name) or _RANK.search(of_log) or _SLURM_RANK.search(of_log)
     return int(next(filter(None, match.groups()))) if match else None
 
 
