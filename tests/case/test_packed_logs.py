@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,20 @@ def test_a_job_outlives_in_the_next_part_of_a_rotated_log_what_it_said_in_the_on
     assert (case.collected.events, [event.sign for event in case.collected.outlived]) == ((), ["exception"])
     assert case.collected.read == ("1 record of Slurm", "1 file of output")
     assert case.collected.outlived[0].source == f"train.log:{STEPS.count(chr(10)) + 1}"
+
+
+def test_of_a_rotated_log_one_part_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    part = STEPS + f"{'x' * 1_900}\n" * 200
+    most: list[int] = []
+    for earlier in (1, 10):
+        written(
+            tmp_path, {**RECORD, "train.log": part, **{f"train.log.{number + 1}": part for number in range(earlier)}}
+        )
+        tracemalloc.start()
+        assert collect(tmp_path).read == ("1 record of Slurm", "1 file of output")
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert most[1] - most[0] < 3 * len(part)
 
 
 @pytest.mark.parametrize("parts", [("train.out.1", "train.out.0"), ("train.out.0", "train.out.1", "train.out")])

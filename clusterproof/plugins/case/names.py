@@ -26,7 +26,8 @@ def in_parts(files: Iterable[Path]) -> list[list[Path]]:
     series: dict[Path, list[Path]] = {}
     for path in files:
         name, _ = in_series(path.name)
-        is_log = is_output(path.name) and not (KERNEL_LOG.search(name) or is_named_record(name))
+        is_other = KERNEL_LOG.search(name) or SHARED_LOG.search(name) or is_named_record(name)
+        is_log = is_output(path.name) and not is_other
         series.setdefault(path.with_name(name) if is_log else path, []).append(path)
     return [group for parts in series.values() for group in _of_one_log(parts)]
 
