@@ -73,6 +73,15 @@ def test_a_job_outlives_in_the_next_part_of_a_rotated_log_what_it_said_in_the_on
     assert case.collected.outlived[0].source == f"train.log:{STEPS.count(chr(10)) + 1}"
 
 
+@pytest.mark.parametrize("damaged", ["train.log.1", "train.log"])
+def test_a_part_of_a_rotated_log_that_is_no_text_is_said(damaged: str, tmp_path: Path) -> None:
+    written(tmp_path, {**RECORD, "train.log.2": FAILED, "train.log.1": STEPS, "train.log": STEPS})
+    (tmp_path / damaged).write_bytes(b"\0\xff\xfe\x80")
+    collected = collect(tmp_path)
+    assert [event.source for event in (*collected.events, *collected.outlived)] == ["train.log:1"]
+    assert f"{damaged}: its form is not known" in collected.missing
+
+
 def test_of_a_rotated_log_one_part_is_in_memory_at_a_time(tmp_path: Path) -> None:
     part = STEPS + f"{'x' * 1_900}\n" * 200
     most: list[int] = []

@@ -246,13 +246,18 @@ class Reader:
         """Read an output file behind the earlier parts of it, one at a time."""
         name = self._name(path)
         rank = names.rank_of(path.name)
-        parts = filter(None, chain(map(self.text, earlier), [text]))
-        source = OutputSource(name, rank, is_of_task="rank" not in path.name.lower())
-        read = output.read((line for part in parts for line in part.splitlines()), source, self.clock)
+        parts = chain(((part, self.text(part)) for part in earlier), [(path, text)])
+        lines = (line for part, content in parts for line in self._lines(part, content))
+        read = output.read(lines, OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock)
         self.builder.outputs.append(read)
         if rank is not None and not read.are_torchruns:
             self.builder.ranks.add(rank)
         self.builder.count("file of output")
+
+    def _lines(self, path: Path, text: str | None) -> list[str]:
+        if text is None:
+            self._unknown(path, self._name(path))
+        return (text or "").splitlines()
 
     def _dump(self, path: Path, name: str) -> None:
         file = RunFile(path, self.folder, self.budget)
