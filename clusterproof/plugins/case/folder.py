@@ -34,7 +34,6 @@ from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES, ends_of, ends
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import OutputSource
-from clusterproof.plugins.case.own_files import is_own
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
@@ -83,7 +82,7 @@ def read_files(
     reader = Reader(folder, builder, clock_of(ended, offset_s))
     if ended is None:
         reader.date(files)
-    own = dict.fromkeys(path for path in files if is_own(path))
+    own = dict.fromkeys(path for path in files if names.is_own(path))
     for *earlier, path in names.in_parts([path for path in files if path not in own]):
         reader.take(path, reader.text(path), earlier)
     if own:
