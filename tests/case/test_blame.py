@@ -8,6 +8,7 @@ import pytest
 
 from clusterproof.plugins.case import CANDIDATE, ESTABLISHED, SUPPORTED
 from clusterproof.plugins.case.report import rows
+from clusterproof.plugins.catalog.causes import sign_of
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, WITHOUT_LOG, XID_79, case_of
 
 
@@ -117,6 +118,21 @@ def test_an_exception_behind_what_jobs_say_as_they_begin_is_no_echo(begun: str, 
     said = f"{begun}\n2026-03-01 08:10:00,000 INFO: starting\n2026-03-01 08:10:20,000 [rank3]: KeyError: 'caption'\n"
     verdict = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="FAILED")}).verdict
     assert (verdict.cause, verdict.rank) == ("code", 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "sign"),
+    [
+        ("OSError: [Errno 5] Input/output error after retrying 3 times", "input_output"),
+        ("OSError: [Errno 28] No space left on device; stopped retrying", "no_room"),
+        ("error in the signal handler: torch.OutOfMemoryError: CUDA out of memory", "gpu_memory"),
+        ("[rank3] SIGTERM handler called, saving a checkpoint", "told_to_end"),
+    ],
+)
+def test_a_word_of_retries_or_handlers_hides_nothing_beside_it(line: str, sign: str) -> None:
+    found = sign_of("output", line)
+    assert found is not None
+    assert found.name == sign
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.any_user
 AT = "2026-03-01 08:{minute:02d}:00 {words}"
 OOM = "[rank{}]: torch.OutOfMemoryError: CUDA out of memory.\n"
 WATCHDOG = "[rank{}] Watchdog caught collective operation timeout: ran for 600000 milliseconds\n"
+STATUS = "[PG 0 Rank {0}] Timeout at NCCL work: {0}, last enqueued NCCL work: {0}, last completed NCCL work: 1.\n"
 INTERRUPTED = "[rank{}]: KeyboardInterrupt\n"
 STEPS = "step 1\nstep 2\nstep 3\n"
 MANY = SACCT.format(state="FAILED").replace("001-004", "00001-20000")
@@ -33,6 +34,7 @@ def many(message: str, count: int, minute: int | None = None) -> str:
 FOLDERS: Mapping[str, Mapping[str, str]] = {
     "signs that the job outlived": {"a.out": AT.format(minute=0, words="begin\n") + many(OOM, 16_000) + STEPS},
     "signs after ends of others": {"a.out": many(WATCHDOG, 5_000, 1) + many(OOM, 6_000, 50)},
+    "watchdogs that wait in as many collectives": {"a.out": many(STATUS, 30_000)},
     "signs, of many nodes": {"sacct.txt": MANY, "a.out": many(OOM, 12_000)},
     "stops, and what came behind them": {"a.out": many(INTERRUPTED, 6_000, 1) + many(OOM, 6_000, 50)},
     "evidence of many nodes": {"sacct.txt": MANY, "results.jsonl": many(FAILED, 10_000)},

@@ -18,7 +18,7 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.own_files import REPORT
+from clusterproof.plugins.case.names import REPORT
 from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError

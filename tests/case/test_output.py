@@ -58,6 +58,7 @@ def test_a_line_without_a_time_is_between_those_around_it() -> None:
         (f"[rank13]: {OOM}", 13),
         (f"13: {OOM}", 13),
         (f"[1,13]<stderr>: {OOM}", 13),
+        (f"[1,13]<stddiag>:{OOM}", 13),
         (f"[1,mpirank:13,algo-2]<stderr>:{OOM}", 13),
         (f"Sun Mar  1 08:00:00 2026[13]<stderr>:{OOM}", 13),
         (f"Sun Mar  1 08:00:00 2026[1,13]<stderr>:{OOM}", 13),
@@ -96,7 +97,7 @@ MPIRUN = """\
 mpirun detected that one or more processes exited with non-zero status, thus causing
 the job to be terminated. The first process to do so was:
 
-  Process name: [[{jobid}],{number}]
+  Process name: [{job},{number}]
   Exit code:    1
 """
 PRTERUN = "prterun noticed that process rank 17 with PID 3063175 on node gpu005 exited on\nsignal 9 (Killed).\n"
@@ -113,8 +114,10 @@ HYDRA = """\
         ("srun: error: n3: task 5: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1", 5),
         ("Failures:\n" + BLOCK.partition("\n")[2].replace("13", "2") + BLOCK, 13),
         ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
-        (f"{MPIRUN.format(jobid='16163,1', number=2)}{MPIRUN.format(jobid='16163,1', number=7)}", 2),
-        (MPIRUN.format(jobid="16163,0", number=2), None),  # a daemon
+        (f"{MPIRUN.format(job='[16163,1]', number=2)}{MPIRUN.format(job='[16163,1]', number=7)}", 2),
+        (MPIRUN.format(job="[16163,0]", number=2), None),  # a daemon
+        (MPIRUN.format(job="prterun-gpu013-1009179@1", number=3), 3),  # Open MPI 5
+        (MPIRUN.format(job="prterun-gpu013-1009179@0", number=3), None),
         (PRTERUN, 17),
         (f"{HYDRA.format(rank=0, signal='9 (Killed)')}{HYDRA.format(rank=3, signal='11 (Segmentation fault)')}", 3),
         (HYDRA.format(rank=0, signal="9 (Killed)"), None),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from clusterproof.plugins.case import log_file, names
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.folder import collect
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, XID_79, case_of, written
@@ -51,6 +53,18 @@ def test_a_rotated_kernel_log_is_of_the_node_that_its_folder_or_name_has(name: s
     assert case_of(folder, {}).verdict.nodes == ("gpu003",)
 
 
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("log.rank.3", 3), ("job.task-5", 5), ("rank_3.log.1.gz", 3), ("3.out.2", 3), ("train.log.1", None)],
+)
+def test_the_number_of_a_rank_is_not_that_of_a_part(name: str, rank: int | None) -> None:
+    assert names.rank_of(name) == rank
+
+
+def test_a_kernel_log_named_behind_a_dot_is_of_the_whole_name() -> None:
+    assert log_file.node_of(Path("case/dmesg.gpu-12"), Path("case")) == "gpu-12"
+
+
 def test_a_job_outlives_in_the_next_part_of_a_rotated_log_what_it_said_in_the_one_before(tmp_path: Path) -> None:
     parts = {"train.log.2": STEPS, "train.log.1": FAILED, "train.log": GOES_ON}
     case = case_of(tmp_path, {**RECORD, **parts})
@@ -59,10 +73,33 @@ def test_a_job_outlives_in_the_next_part_of_a_rotated_log_what_it_said_in_the_on
     assert case.collected.outlived[0].source == f"train.log:{STEPS.count(chr(10)) + 1}"
 
 
-@pytest.mark.parametrize("names", [("train.out.1", "train.out.0"), ("train.out.0", "train.out.1", "train.out")])
-def test_files_that_may_each_be_of_another_rank_are_no_parts_of_one(names: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", ["train.log.1", "train.log"])
+def test_a_part_of_a_rotated_log_that_is_no_text_is_said(damaged: str, tmp_path: Path) -> None:
+    written(tmp_path, {**RECORD, "train.log.2": FAILED, "train.log.1": STEPS, "train.log": STEPS})
+    (tmp_path / damaged).write_bytes(b"\0\xff\xfe\x80")
+    collected = collect(tmp_path)
+    assert [event.source for event in (*collected.events, *collected.outlived)] == ["train.log:1"]
+    assert f"{damaged}: its form is not known" in collected.missing
+
+
+def test_of_a_rotated_log_one_part_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    part = STEPS + f"{'x' * 1_900}\n" * 200
+    most: list[int] = []
+    for earlier in (1, 10):
+        written(
+            tmp_path, {**RECORD, "train.log": part, **{f"train.log.{number + 1}": part for number in range(earlier)}}
+        )
+        tracemalloc.start()
+        assert collect(tmp_path).read == ("1 record of Slurm", "1 file of output")
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert most[1] - most[0] < 3 * len(part)
+
+
+@pytest.mark.parametrize("parts", [("train.out.1", "train.out.0"), ("train.out.0", "train.out.1", "train.out")])
+def test_files_that_may_each_be_of_another_rank_are_no_parts_of_one(parts: tuple[str, ...], tmp_path: Path) -> None:
     texts = (FAILED.partition(" [rank3]: ")[2], GOES_ON, GOES_ON)
-    case = case_of(tmp_path, {**RECORD, **dict(zip(names, texts, strict=False))})
+    case = case_of(tmp_path, {**RECORD, **dict(zip(parts, texts, strict=False))})
     assert [event.sign for event in case.collected.events] == ["exception"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,6 +98,23 @@ def test_a_node_that_booted_while_it_was_watched_is_said_to_have_from_when_it_wa
     case = case_of(tmp_path, {name: text for name, text in REBOOTED.items() if name != "rank_3.log"})
     assert [fact.when.begins for fact in case.collected.facts] == said
     assert case.advice.nodes["gpu003"] == ("test" if said else "not known")
+
+
+@pytest.mark.parametrize(
+    ("until_s", "again_s"), [(-10.0, 86_400.0), (-7_200.0, 0.0)], ids=["over its end", "over its begin"]
+)
+def test_a_boot_while_nobody_watched_is_of_no_known_time(tmp_path: Path, until_s: float, again_s: float) -> None:
+    """The node may have been booted for the job to begin, or after its end."""
+    for boot_id, at_s in (("b1", until_s), ("b2", again_s)):
+        recording = NodeRecording(tmp_path, "gpu003", 10.0)
+        recording.learn(Hello(boot_id, AT_8 + at_s, 60.0))
+        recording.write(Tick(AT_8 + at_s, 60.0, (), (None,) * 15), AT_8 + at_s)
+        recording.close()
+        (path,) = tmp_path.glob("*.zst")
+        os.utime(path, (AT_8 + at_s, AT_8 + at_s))
+    case = case_of(tmp_path, {name: text for name, text in REBOOTED.items() if name != "rank_3.log"})
+    assert case.collected.facts == ()
+    assert case.advice.nodes["gpu003"] == "not known"
 
 
 @pytest.mark.parametrize("line", ["[]", "{", '{"kind": "opened"}', "[" * 100_000])

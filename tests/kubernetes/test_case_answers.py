@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from urllib3 import HTTPResponse
 
+from clusterproof.plugins.case import CaseError
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.kubernetes import read_job
 from clusterproof.plugins.kubernetes.api import Api
@@ -91,3 +92,11 @@ def test_one_that_succeeded_says_nothing_of_the_jobs_end() -> None:
         pod(initContainerStatuses=init, containerStatuses=[{"name": "main", "state": ended(1)}]), fetch=FULL, main=b""
     ).read()
     assert signs(builder) == []
+
+
+def test_a_job_that_began_after_its_init_container_was_tried_again_still_runs() -> None:
+    init = [{"name": "fetch", "restartCount": 1, "state": ended(0), "lastState": ended(1)}]
+    running = pod(initContainerStatuses=init, containerStatuses=[{"name": "main", "state": {"running": {}}}])
+    running["status"]["phase"] = "Running"
+    with pytest.raises(CaseError, match="no container of it has ended"):
+        Server(running, fetch=FULL, main=b"").read()

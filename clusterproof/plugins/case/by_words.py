@@ -46,12 +46,7 @@ from clusterproof.plugins.catalog.causes import (
 )
 
 SRUN_ADVICE = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
-LOST = (
-    "node_failed",
-    "daemon_lost",
-    "node_not_ready",
-    "node_gone",
-)  # signs of a node that its scheduler or mpirun lost
+LOST = ("node_failed", "daemon_lost", "node_not_ready", "node_gone")  # signs of a lost node
 KERNEL_SIGN = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 

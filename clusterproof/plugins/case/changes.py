@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
 from clusterproof.plugins.case.assembled import CaseBuilder
-from clusterproof.plugins.case.results import FAILED, lines
+from clusterproof.plugins.case.results import FAILED, keys, lines
 from clusterproof.plugins.catalog.causes import HARDWARE
-from clusterproof.plugins.core.opened import Budget, distrust, opened
+from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.training_run.files import real
@@ -24,20 +22,13 @@ CLOSED = "closed"
 
 def is_of(text: str) -> bool:
     """Whether a file contains changes."""
-    try:
-        change = json.loads(text[:1_000_000].partition("\n")[0])
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(change, dict) and change.keys() >= KEYS
+    return keys(text) >= KEYS
 
 
 def read_file(path: Path, root: Path, name: str, builder: CaseBuilder, budget: Budget) -> None:
     """Add a whole file of changes: one of a watch that runs for good is long."""
     try:
-        with opened(path, root) as file:
-            if doubt := distrust(path, os.fstat(file.fileno())):
-                raise OSError(errno.EACCES, doubt)
-            builder.facts.extend(read(lines(file, budget), name))
+        builder.facts.extend(read(lines(path, root, budget), name))
         builder.count("file of a watch's changes")
     except OSError as wrong:
         builder.lack(f"{name}: {wrong.strerror or wrong}")

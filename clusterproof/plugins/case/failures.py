@@ -22,7 +22,7 @@ Key = tuple[str, "int | None", str]  # of an event: its sign, rank and node
 
 OF_MPIRUN = (  # with --timestamp-output; SageMaker's names the host, and Horovod's has the rank alone
     r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
-    r"\[(?:1,)?(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\]<std\w{3}>"
+    r"\[(?:1,)?(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\]<std\w{3,4}>"
 )
 _BEFORE = re.compile(rf" {{0,7}}(?:(?:{OF_MPIRUN}:|\d{{1,7}}:(?= )|\[rank\d{{1,7}}\]:?) ?)+")
 NAME_OF_EXCEPTION = re.compile(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -33,7 +34,6 @@ from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES, ends_of, ends
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import OutputSource
-from clusterproof.plugins.case.own_files import is_own
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
@@ -82,10 +82,9 @@ def read_files(
     reader = Reader(folder, builder, clock_of(ended, offset_s))
     if ended is None:
         reader.date(files)
-    own = dict.fromkeys(path for path in files if is_own(path))
-    for parts in names.in_parts([path for path in files if path not in own]):
-        texts = [text.removesuffix("\n") for text in map(reader.text, parts) if text is not None]
-        reader.take(parts[-1], "\n".join(texts) if texts else None)
+    own = dict.fromkeys(path for path in files if names.is_own(path))
+    for *earlier, path in names.in_parts([path for path in files if path not in own]):
+        reader.take(path, reader.text(path), earlier)
     if own:
         named = listed(one_line(str(path.relative_to(folder))) for path in own)
         builder.lack(f"other files of clusterproof's reports and recordings: {named}")
@@ -165,12 +164,14 @@ class Reader:
         self.is_cut, self.is_broken = ends.is_cut, bool(ends.broken)
         return ends.text
 
-    def take(self, path: Path, text: str | None) -> None:
-        """Read a file by its format."""
+    def take(self, path: Path, text: str | None, earlier: Sequence[Path] = ()) -> None:
+        """Read a file by its format; `earlier` are the parts of a log before it."""
         name = self._name(path)
         if watched.node_of(path):
             self.of_run.append(name)  # its samples
             watched.read(RunFile(path, self.folder), name, self.builder, self.doubt)
+        elif earlier:
+            self.take_output(path, text, earlier)
         elif text is None:
             self._dump(path, name)
         elif self._evidence(path, name, text):
@@ -240,17 +241,22 @@ class Reader:
             read(path, self.folder, name, self.builder, self.budget)
         return True
 
-    def take_output(self, path: Path, text: str) -> None:
-        """Read an output file."""
+    def take_output(self, path: Path, text: str | None, earlier: Sequence[Path] = ()) -> None:
+        """Read an output file behind the earlier parts of it, one at a time."""
         name = self._name(path)
         rank = names.rank_of(path.name)
-        read = output.read(
-            text.splitlines(), OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock
-        )
+        parts = chain(((part, self.text(part)) for part in earlier), [(path, text)])
+        lines = (line for part, content in parts for line in self._lines(part, content))
+        read = output.read(lines, OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock)
         self.builder.outputs.append(read)
         if rank is not None and not read.are_torchruns:
             self.builder.ranks.add(rank)
         self.builder.count("file of output")
+
+    def _lines(self, path: Path, text: str | None) -> list[str]:
+        if text is None:
+            self._unknown(path, self._name(path))
+        return (text or "").splitlines()
 
     def _dump(self, path: Path, name: str) -> None:
         file = RunFile(path, self.folder, self.budget)

@@ -161,7 +161,7 @@ class _Reader:
         self.budget = Budget(MAX_BYTES)
 
     def objects(self) -> Iterator[Mapping[str, Any]]:
-        """Those with the job's name that create pods: a cluster lacks some kinds. Raises CaseError if none answers."""
+        """Those with the job's name that create pods: a cluster lacks some kinds. Raises CaseError if it is silent."""
         refused: dict[int, tuple[list[str], str]] = {}
         for kind, where in OBJECTS.items():
             try:

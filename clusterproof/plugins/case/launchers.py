@@ -8,7 +8,7 @@ _ROOT_CAUSE = "Root Cause (first observed failure)"
 BY_TASK = "ended first, as "  # the number is that of a launcher's task
 _SRUN = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(  # of [[…,0],…], its daemons, nothing is known
-    r"(?:Process name: \[\[\d{1,10},1\],| noticed that process rank )(\d{1,7})\b"
+    r"(?:Process name: \[(?:\[\d{1,10},1\]|[\w.-]{1,253}@1),| noticed that process rank )(\d{1,7})\b"
 )
 _MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator MPI_COMM_WORLD")
 _HYDRA = re.compile(r"=   RANK (\d{1,7}) PID \d{1,10} RUNNING AT ")

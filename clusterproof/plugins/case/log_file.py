@@ -68,7 +68,7 @@ def _node_named(path: Path, root: Path) -> str:
     """The node in a kernel log's name, or in its folder's; empty if there is none."""
     name, _ = in_series(path.name)
     behind = _BEHIND.search(name)
-    is_named = behind and not (behind[1].lower() in ("txt", "log") or behind[1].isdecimal())  # as in dmesg.1.gz
-    return (
-        prefix(name) or (behind[1] if behind and is_named else "") or (path.parent.name if path.parent != root else "")
-    )
+    named = behind[1] if behind else ""
+    if named.lower() in ("txt", "log") or named.isdecimal():  # as in dmesg.1.gz
+        named = ""
+    return prefix(name) or named or (path.parent.name if path.parent != root else "")

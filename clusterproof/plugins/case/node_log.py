@@ -150,9 +150,9 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
         raise unread
 
 
-def booted(node: str, seconds: float, source: str) -> Fact:
-    """A boot of a node, which is a fault only while a job ran on it."""
-    return Fact(node, UNKNOWN, True, BOOTED, source, OOPS, Span(seconds, seconds + 1.0))
+def booted(node: str, seconds: float, source: str, latest: float | None = None) -> Fact:
+    """A boot of a node, which is a fault only while a job ran on it; `latest`, if it may have been later."""
+    return Fact(node, UNKNOWN, True, BOOTED, source, OOPS, Span(seconds, latest or seconds + 1.0))
 
 
 def _has_lines(boot: str) -> bool:

@@ -80,11 +80,13 @@ def _end_of(pod: str, ended: Mapping[str, Any]) -> str:
 
 
 def containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A pod's containers, and of those that run before them the ones that failed, which keep them from running."""
-    for container in _list(_of(pod, "status", "initContainerStatuses")):
-        if any(ended.get("exitCode") for ended in _ends(container)):
-            yield container
-    yield from _list(_of(pod, "status", "containerStatuses"))
+    """A pod's containers; where none has begun, also those that failed of the ones that run before them."""
+    own = _list(_of(pod, "status", "containerStatuses"))
+    if not any(_of(entry, "state", "running") is not None or any(_ends(entry)) for entry in own):
+        for container in _list(_of(pod, "status", "initContainerStatuses")):
+            if any(ended.get("exitCode") for ended in _ends(container)):
+                yield container
+    yield from own
 
 
 def ends(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -113,11 +113,11 @@ def is_broken_since(fact: Fact, case: Collected) -> bool:
 def without_other_boots(case: Collected) -> tuple[Fact, ...]:
     """The facts, with boots only of nodes on which the job had run for a while: a node may boot for it to begin."""
     ran, apart = case.job.ran, apart_s(case)
-    since, until = (ran.begins or 0.0) + limits().before_s, (ran.ends or 0.0) - apart
+    begun, ended = Span(None, (ran.begins or 0.0) + limits().before_s), Span((ran.ends or 0.0) - apart)
     return tuple(
         fact
         for fact in case.facts
-        if fact.words != BOOTED or (ran.is_known and fact.when.begins is not None and since < fact.when.begins < until)
+        if fact.words != BOOTED or (ran.is_known and begun.is_before(fact.when) and fact.when.is_before(ended))
     )
 
 

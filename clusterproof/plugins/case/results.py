@@ -6,9 +6,9 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
 from clusterproof.plugins.case.assembled import CaseBuilder
@@ -27,30 +27,36 @@ _CHECK = re.compile(r"[a-z][a-z0-9_]{0,40}\.[a-z0-9_]{1,80}")
 
 def is_of(text: str) -> bool:
     """Whether a file contains results."""
+    keys_of_first = keys(text)
+    return any(keys_of_first >= of_kind for of_kind in KEYS)
+
+
+def keys(text: str) -> Set[str]:
+    """The keys of the object on a file's first line; none if that is no JSON."""
     try:
-        document = json.loads(text[:1_000_000].partition("\n")[0])
+        document = json.loads(text[:LONGEST_LINE].partition("\n")[0])
     except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and any(document.keys() >= keys for keys in KEYS)
+        return frozenset()
+    return document.keys() if isinstance(document, dict) else frozenset()
 
 
-def lines(file: BinaryIO, budget: Budget) -> Iterator[str]:
-    """The lines of a results file; a line that is too long is cut, and then invalid JSON. Raises OSError."""
-    while content := file.readline(LONGEST_LINE):
-        budget.take(len(content))
-        yield content.decode("utf-8", "replace")
+def lines(path: Path, root: Path, budget: Budget) -> Iterator[str]:
+    """The lines of a whole file that no other user can write; one that is too long is cut. Raises OSError."""
+    with opened(path, root) as file:
+        if doubt := distrust(path, os.fstat(file.fileno())):
+            raise OSError(errno.EACCES, doubt)
+        while content := file.readline(LONGEST_LINE):
+            budget.take(len(content))
+            yield content.decode("utf-8", "replace")
 
 
 def read_file(path: Path, root: Path, name: str, builder: CaseBuilder, budget: Budget) -> None:
     """Add a whole results file, line by line: a run of many nodes is long."""
     invalid: list[int] = []
     try:
-        with opened(path, root) as file:
-            if doubt := distrust(path, os.fstat(file.fileno())):
-                raise OSError(errno.EACCES, doubt)
-            for node, fact in read(lines(file, budget), name, invalid):
-                builder.nodes_checked[node] = None
-                builder.facts.extend(filter(None, (fact,)))
+        for node, fact in read(lines(path, root, budget), name, invalid):
+            builder.nodes_checked[node] = None
+            builder.facts.extend(filter(None, (fact,)))
         builder.count("file of results")
         if invalid:
             seen = f"{number_of(len(invalid), 'line')} that {'are' if invalid[1:] else 'is'} no result"

@@ -74,10 +74,18 @@ def leads(watchdogs: Iterable[Watchdog], nodes: Mapping[int, str]) -> Iterator[L
         whole.enqueued.update(watchdog.enqueued)
         whole.waiting.update(watchdog.waiting)
         yield from (Lead(rank, message, nodes.get(rank, "")) for rank, message in watchdog.lagging.items())
-    for number in sorted(set(whole.waits_in.values())):
-        before = NONE_ENQUEUED if number == FIRST else number - 1
-        late = [rank for rank, last in sorted(whole.enqueued.items()) if last == before and rank not in whole.waiting]
-        waiting = sorted(rank for rank, at in whole.waits_in.items() if at == number)
+    idle = {rank: last for rank, last in whole.enqueued.items() if rank not in whole.waiting}
+    ranks_after, ranks_in = _by_number(idle), _by_number(whole.waits_in)
+    for number, waiting in sorted(ranks_in.items()):
+        late = ranks_after.get(NONE_ENQUEUED if number == FIRST else number - 1, [])
         if len(late) < len(waiting):
             words = f"had not enqueued collective {number} of all ranks, in which {rank_names(waiting)} waited"
             yield from (Lead(rank, words, nodes.get(rank, "")) for rank in late)
+
+
+def _by_number(numbers: Mapping[int, int]) -> dict[int, list[int]]:
+    """The ranks of each number."""
+    ranks: dict[int, list[int]] = {}
+    for rank, number in sorted(numbers.items()):
+        ranks.setdefault(number, []).append(rank)
+    return ranks

@@ -16,7 +16,14 @@ from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import Lines, RunFile, real
-from clusterproof.plugins.training_run.sample_columns import HEADER, KERNEL_LOG, SUFFIX, Header, header_of
+from clusterproof.plugins.training_run.sample_columns import (
+    HEADER,
+    KERNEL_LOG,
+    NOT_WATCHED,
+    SUFFIX,
+    Header,
+    header_of,
+)
 
 UNPACKED = SUFFIX.removesuffix(".zst")
 _SIMILAR = re.compile(r" \(and (\d{1,9}) lines like it before\)$")
@@ -39,21 +46,22 @@ def read(file: RunFile, name: str, builder: CaseBuilder, doubt: str) -> None:
         return
     for lines in of_boots:
         builder.facts.extend(facts_of(facts.parse(lines), node, name))
-    builder.facts.extend(booted(node, seconds, name) for seconds in boots)
+    builder.facts.extend(booted(node, earliest, name, latest) for earliest, latest in boots)
     builder.nodes_watched[node] = None
     builder.count("recording of a watch")
     if is_cut:
         builder.lack(f"{name}: lines of it that are cut")
 
 
-def _recorded(file: RunFile) -> tuple[str, Collection[list[facts.Line]], list[float], bool]:
-    """The node, the kernel's lines of each boot by the node's own clock, when it was last heard before it booted, and
-    whether lines are cut. Raises RunError.
+def _recorded(file: RunFile) -> tuple[str, Collection[list[facts.Line]], list[tuple[float, float | None]], bool]:
+    """The node, the kernel's lines of each boot by the node's own clock, when it was last heard before it booted, with
+    when it was heard again if nobody watched it between, and whether lines are cut. Raises RunError.
     """
     lines, header, is_cut = Lines(file), None, False
     of_boots: dict[str, list[facts.Line]] = {}
-    boots: list[float] = []
+    boots: list[tuple[float, float | None]] = []
     heard: float | None = None  # before what is missing
+    why: object = None
     for line in lines:
         if not line.startswith("{"):
             continue  # samples, which need not be decoded
@@ -65,10 +73,11 @@ def _recorded(file: RunFile) -> tuple[str, Collection[list[facts.Line]], list[fl
         if HEADER in entry:
             before, header = header, _same_node(header, header_of(entry, lines.where), lines.where)
             if before and len({before.boot_id, header.boot_id} - {""}) > 1:
-                boots.append(header.began if heard is None else heard)
-            heard = None
+                earliest = header.began if heard is None else heard
+                boots.append((earliest, header.began if why == NOT_WATCHED else None))
+            heard = why = None
         elif isinstance(gap := entry.get("gap"), dict):
-            heard = real(gap.get("from"), "from", lines.where)
+            heard, why = real(gap.get("from"), "from", lines.where), gap.get("why")
         elif header and isinstance(event := entry.get("event"), dict) and event.get("source") == KERNEL_LOG:
             of_boots.setdefault(header.boot_id, []).append(_line(event, header, lines.where))
     if header is None:

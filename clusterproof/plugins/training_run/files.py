@@ -68,9 +68,8 @@ def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 _PACKED = re.compile(r"\.(?:gz|zst)\Z")
-_ROTATED = re.compile(
-    r"(.+\.[a-z]+)[.-]([0-9]{1,8}(?:-[0-9]{6})?)"
-)  # train.log.1, train.log-20250616, a kubelet's with time
+# train.log.1, train.log-20250616, a kubelet's with time; job.task-5 and dmesg.gpu-12 are named after a task and a node
+_ROTATED = re.compile(r"(.+\.[a-z]+)(?:\.|-(?=[0-9]{8}))([0-9]{1,8}(?:-[0-9]{6})?)")
 CURRENT = True, 0  # the place of a part that is still written
 _MANY = 10_000  # larger numbers of such files are dates
 

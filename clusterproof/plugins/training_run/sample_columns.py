@@ -23,6 +23,7 @@ SCHEMA = 1
 HEADER = "clusterproof.samples"  # the key by which the line is known; its value is the schema
 SUFFIX = ".samples.jsonl.zst"
 KERNEL_LOG = "kernel"  # the source of an event that is a line of the kernel log
+NOT_WATCHED = "nobody watched"  # why there is a gap, other than the node's silence
 STEPS_FILE = "steps.jsonl"
 MAX_COLUMNS, MAX_GPUS = 4_096, 128
 

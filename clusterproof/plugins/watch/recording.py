@@ -19,6 +19,7 @@ from clusterproof.plugins.evidence.recording import recording_file
 from clusterproof.plugins.training_run.sample_columns import (
     GPU_COLUMNS,
     KERNEL_LOG,
+    NOT_WATCHED,
     SUFFIX,
     Header,
     SampledGpu,
@@ -99,7 +100,6 @@ def _change(record: Any) -> Change:
 
 RETRY_S = 60.0  # after a write that failed
 MAX_OWED = 10_000  # writes that wait for the disk
-NOT_WATCHED = "nobody watched"
 
 
 class NodeRecording:
