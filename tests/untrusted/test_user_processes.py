@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
+from clusterproof.plugins.evidence.gpu.facts_parts import GpuProcess
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED
 from clusterproof.plugins.evidence.host.facts_node import JobProcess
 from tests.builders.evaluated import results

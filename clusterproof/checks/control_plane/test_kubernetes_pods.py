@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, inco
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each, known
-from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
+from clusterproof.plugins.evidence.gpu.facts_parts import GpuProcess
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, duration_text
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on, waiting_pods_left_out
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod

@@ -12,7 +12,6 @@ from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import Values, majority_of
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.storage.collect_lustre import DEACTIVATED
 from clusterproof.plugins.evidence.storage.facts import lustre_path
 from clusterproof.plugins.evidence.storage.facts_lustre import LustreCache, LustreClient, LustreTarget
 
@@ -50,7 +49,7 @@ def test_lustre_clients(lustre_client: LustreClient) -> None:
     group, network), then the file system's state. An evicted client reconnects at its next access; remount if it does
     not.
     """
-    if lustre_client.state == DEACTIVATED:
+    if lustre_client.is_deactivated:
         not_applicable("deactivated by an administrator")
     kind = known(lambda: lustre_client.kind, "the connection")
     assert lustre_client.is_connected, f"{kind} is {lustre_client.state}; expected FULL or IDLE"

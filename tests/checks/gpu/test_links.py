@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.facts import Gpu
-from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts_parts import NvlinkErrors
 from tests.builders.examples import examples
 from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 

@@ -28,8 +28,7 @@ from clusterproof.plugins.evidence.field import (
     value_of,
     values,
 )
-from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors, nvlink_errors
-from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
+from clusterproof.plugins.evidence.gpu.facts_parts import GpuProcess, NvlinkErrors, nvlink_errors
 from clusterproof.plugins.evidence.pci.facts import Paths
 
 BASEBOARD = Pattern(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks

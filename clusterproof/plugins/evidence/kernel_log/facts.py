@@ -35,8 +35,6 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     NotKnown,
     made,
 )
-from clusterproof.plugins.evidence.kernel_log.firmware import with_sections
-from clusterproof.plugins.evidence.kernel_log.gpu_numbers import with_addresses
 from clusterproof.plugins.evidence.kernel_log.line import (
     IGNORING_CASE,
     begins_with_a_name,
@@ -44,6 +42,7 @@ from clusterproof.plugins.evidence.kernel_log.line import (
     pci_address,
     unwrap,
 )
+from clusterproof.plugins.evidence.kernel_log.subjects import with_addresses, with_sections
 from clusterproof.plugins.evidence.kernel_log.window import since_boot
 
 if TYPE_CHECKING:

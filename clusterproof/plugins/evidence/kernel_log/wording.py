@@ -10,7 +10,7 @@ from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol, TypeVa
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.kernel_log.conditions import Condition, conditions
-from clusterproof.plugins.evidence.kernel_log.gpu_numbers import DRIVERS_NUMBER
+from clusterproof.plugins.evidence.kernel_log.subjects import DRIVERS_NUMBER
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.network.facts import OFF
 

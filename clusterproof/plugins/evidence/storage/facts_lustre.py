@@ -57,6 +57,11 @@ class LustreClient(Reported):
         """Whether requests to the target reach its server."""
         return self.state in CONNECTED
 
+    @property
+    def is_deactivated(self) -> bool:
+        """Whether an administrator has taken the target out of use."""
+        return self.state == "DEACTIVATED"
+
 
 @record
 class LustreTarget(Reported):
