@@ -35,6 +35,19 @@ def ended(folder: Path, last: str, options: ProbeOptions = PATIENT, name: str = 
     return probe([name, "boot", "platform"], options, further=[path]).collectors[name]
 
 
+class Short(ProbeOptions):
+    """Much less time for all than a collector has, as where starting collectors takes long."""
+
+    def whole_s(self, *_: object) -> float:
+        return 16.0
+
+
+def test_what_was_read_is_sent_where_the_time_for_all_is_over(tmp_path: Path) -> None:
+    last = ended(tmp_path, HANGS, Short(collector_s=600.0))
+    assert (last.status, last.value) == (Status.TIMED_OUT, KNOWN)
+    assert last.detail.endswith(": no answer within 600 s")
+
+
 @pytest.mark.parametrize(
     ("last", "status"),
     [

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.01  # between checks of a process that is being killed
 REAP_S = 0.02  # for a collector that has answered to exit, so that its CPU time is known
+LAST_S = 8.0  # of the time for everything: to send the answer
 OUTPUT = 1
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM)
 # Collectors that read small files of the kernel, and wait for no program, device, server or user process.
@@ -40,6 +41,10 @@ QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci
 # Collectors that usually are as quick, but can be delayed by a full log, a server, a daemon or a user process.
 MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services", "kubelet")
 SHARED_S = 0.5  # for all of these; what has not answered by then is started again, alone and with its own deadline
+
+
+class Late(BaseException):
+    """The time for reading is over, whatever is being done."""
 
 
 def main(request: Request, nonce: str, sudo: str) -> None:
@@ -80,7 +85,13 @@ def answer(
     try:
         _prepare(whole_s)
         began, clock = time.time(), time.monotonic()
-        read(running)
+        try:
+            read(running)
+            signal.signal(signal.SIGALRM, _stop)
+        except Late:  # starting or ending collectors took too long: send what they have read
+            for collector in running:
+                collector.give_up()
+        signal.setitimer(signal.ITIMER_REAL, min(LAST_S, whole_s))
         _reap(running)
         probe = {
             "python": sys.version.split()[0],
@@ -136,7 +147,7 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
             if pipe in spoke:
                 collector.receive()
             elif time.monotonic() > collector.deadline:
-                collector.end("timed_out", f"{collector.reading()}: no answer within {collector.collector_s:g} s")
+                collector.end("timed_out", collector.late())
             if collector.record or collector.is_ending:
                 poll.unregister(pipe)
                 del polled[pipe]
@@ -164,17 +175,23 @@ def _listen(collectors: list[Running], polled: dict[int, Running], poll: select.
 
 
 def _prepare(whole_s: float) -> None:
-    """Stop on the usual signals and at the overall deadline; keep no folder busy."""
+    """Stop on the usual signals, and reading in time to send what was read; keep no folder busy."""
     for number in STOPS:
         signal.signal(number, _stop)
+    signal.signal(signal.SIGALRM, _send_now)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.setitimer(signal.ITIMER_REAL, whole_s)
+    signal.setitimer(signal.ITIMER_REAL, max(whole_s - LAST_S, whole_s / 2))
     os.chdir("/")
 
 
 def _stop(number: int, _frame: object) -> None:
     raise SystemExit(number)
+
+
+def _send_now(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGALRM, _stop)
+    raise Late
 
 
 def _reap(running: list[Running]) -> None:

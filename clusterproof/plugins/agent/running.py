@@ -124,6 +124,15 @@ class Running:
         """What it last noted that it was reading."""
         return self._note[:].split(b"\0", 1)[0].decode("utf-8", "replace") or "its start"
 
+    def late(self) -> str:
+        """What to say if it does not answer by its deadline."""
+        return f"{self.reading()}: no answer within {self.collector_s:g} s"
+
+    def give_up(self) -> None:
+        """Let it have timed out, if it has no record."""
+        if not self.record:
+            self._settle("timed_out", self.late())
+
     def receive(self) -> None:
         """Handle output on its pipe: more of its record, the end of the record, or the end of the process."""
         piece = os.read(self.pipe, 65536)
