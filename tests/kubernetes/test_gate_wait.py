@@ -145,7 +145,7 @@ def test_where_nothing_tells_when_the_machine_was_started_the_age_of_a_verdict_d
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.kubernetes.gate.wait.STAT", tmp_path / "gone")
     body = json.dumps(node_json(TRUE, time.time())).encode()
-    answer = SimpleNamespace(status=200, stream=lambda _: [body], release_conn=lambda: None)
+    answer = SimpleNamespace(status=200, headers={}, stream=lambda _: [body], release_conn=lambda: None)
     api = Api("https://127.0.0.1:1", lambda *_, **__: answer)
     assert waited(api, Wait(NODE), lambda _: None, threading.Event()).status == TRUE
 
