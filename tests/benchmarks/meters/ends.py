@@ -39,7 +39,7 @@ def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Outp
 
 def connected(port: int) -> bool:
     """Connect to a server, as any user may, and leave; whether it listens."""
-    with contextlib.suppress(ConnectionRefusedError):
+    with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
         socket.create_connection(("127.0.0.1", port)).close()
         return True
     return False
