@@ -47,6 +47,7 @@ JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SlurmdTimeout=60
 BatchStartTimeout=60
+UnkillableStepTimeout=600
 KillWait=1
 MessageTimeout=10
 RebootProgram=/bin/false
