@@ -13,6 +13,7 @@ from urllib3 import HTTPResponse
 
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.kubernetes import read_job
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains, k8s_nodes, k8s_pods, k8s_storage
@@ -140,6 +141,24 @@ def test_the_instance_id_is_ec2s_or_none(found: ApiNode, expected: str) -> None:
 )
 def test_a_node_is_of_the_group_that_its_cloud_says(label: str) -> None:
     assert node_of({"metadata": {"name": "n", "labels": {label: "h100"}}}).group == "h100"
+
+
+UUIDS = ("GPU-9a3603f4-f66e-d48b-11ea-13e327064cca", "GPU-b7c4eb59-dd76-ca5a-8482-56fd796b0a75")
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "".join(f"{uuid},10,81559,100,NVIDIA-NVIDIA H100 80GB HBM3,0,true:" for uuid in UUIDS),
+        json.dumps(
+            [{"id": uuid, "count": 10, "devmem": 81559, "health": True} for uuid in UUIDS], separators=(",", ":")
+        ),
+        json.dumps([{"id": uuid, "index": 1, "count": 10} for uuid in UUIDS], separators=(",", ":")),
+    ],
+)
+def test_gpus_that_hami_splits_count_once(annotation: str) -> None:
+    split = node_of({"metadata": {"name": "n", "annotations": {"hami.io/node-nvidia-register": annotation}}})
+    assert KubernetesNode(k8s_nodes.entry(split), 0.0).replicas == 10
 
 
 def test_a_pod_has_its_containers_and_why_they_wait() -> None:

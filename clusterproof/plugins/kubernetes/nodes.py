@@ -21,6 +21,8 @@ _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
 _BINARY = {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 MOST = 1_000  # entries of one list or table of an object
 LONGEST = 1_000  # characters of one text
+SPLIT = "hami.io/node-nvidia-register"  # HAMi's annotation: each GPU, and how many devices it offers for it
+_SPLIT_INTO = re.compile(r'GPU-[\w-]{36}"?, ?(?:"index": ?\d{1,4}, ?)?(?:"count": ?)?(\d{1,4})\b')
 NODES_AT_ONCE = 100  # in a listing: each has 20 kB, and ten times as much when decoded
 
 
@@ -155,6 +157,7 @@ class ApiNode:
     provider_id: str
     created: str
     info: Mapping[str, str]  # osImage, architecture, kernelVersion, kubeletVersion, containerRuntimeVersion, …
+    split_into: str = ""  # how many devices HAMi offers for each GPU; empty if it does not, or not for all alike
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that name."""
@@ -230,7 +233,13 @@ def node_of(resource: object, with_images: bool = True) -> ApiNode:
         provider_id=text(spec.get("providerID")),
         created=text(metadata.get("creationTimestamp")),
         info=texts(status.get("nodeInfo")),
+        split_into=_split_into(table(metadata.get("annotations")).get(SPLIT)),
     )
+
+
+def _split_into(annotation: object) -> str:
+    counts = set(_SPLIT_INTO.findall(annotation)) if isinstance(annotation, str) else set()
+    return counts.pop() if len(counts) == 1 else ""
 
 
 def _condition(resource: Mapping[str, object]) -> Condition:

@@ -134,7 +134,7 @@ class KubernetesNode(Reported):
 
     @property
     def replicas(self) -> int:
-        """How many pods share each GPU by time-slicing. Raises Incomplete."""
+        """How many pods may share each GPU, by time-slicing or by HAMi. Raises Incomplete."""
         count = self.label("gpu_replicas")
         return int(count) if count.isdecimal() and len(count) < 5 and int(count) else 1
 

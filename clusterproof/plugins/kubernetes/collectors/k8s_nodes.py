@@ -79,10 +79,16 @@ def entry(node: ApiNode) -> dict[str, Any]:
             "os": node.info.get("osImage", ""),
             "kernel": node.info.get("kernelVersion", ""),
         },
-        "labels": {own: _plain(own, node.labels[label]) for label, own in LABELS.items() if label in node.labels},
+        "labels": _labels(node),
         "layers": _first(_values(node.labels, labels) for labels in LAYERS),
         "ultraserver": next((node.labels[label] for label in ULTRASERVERS if node.labels.get(label)), ""),
     }
+
+
+def _labels(node: ApiNode) -> dict[str, str]:
+    """The labels in use; how HAMi splits GPUs counts as the device plugin's label for the same."""
+    split = {"gpu_replicas": node.split_into} if node.split_into else {}
+    return {**split, **{own: _plain(own, node.labels[label]) for label, own in LABELS.items() if label in node.labels}}
 
 
 def _plain(own: str, label: str) -> str:
