@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, Api
 from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, GateSettings, objects
-from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
 from tests.testbed.kubernetes.processes import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.kubernetes import decoded
+from clusterproof.plugins.kubernetes import NOT_FOUND, decoded
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import entries, held_devices, number, parts, table, tables, text, texts
 
@@ -278,7 +278,7 @@ class JobState:
         except KubernetesDenied:
             return False
         except KubernetesError as problem:
-            if problem.status == 404:
+            if problem.status == NOT_FOUND:
                 return True
             raise
         self._is_reported = True

@@ -17,16 +17,13 @@ from typing import Any, TypeVar
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes import TOO_MANY
-from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
-from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, OURS, Health
+from clusterproof.plugins.kubernetes import CONFLICT, NOT_FOUND, OURS, TOO_MANY
+from clusterproof.plugins.kubernetes.api import MERGE, Api, KubernetesDenied, KubernetesError, KubernetesRefused
+from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, Health
 from clusterproof.plugins.kubernetes.nodes import NODES_AT_ONCE, ApiNode, Taint, node_of, parts, tables, text
 
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"  # where events of nodes are stored, which have no namespace
-COMPONENT = "clusterproof"
-STRATEGIC = "application/strategic-merge-patch+json"  # list entries are matched by key: others' stay unchanged
-MERGE = "application/merge-patch+json"
 TAINTS_CHANGED = "ClusterproofTaints"
 
 
@@ -160,13 +157,13 @@ def event(seen: GateNode, is_warning: bool, reason: str, message: str, at: float
     """An event of a node, shown by `kubectl describe node`."""
     now = moment(at)
     return {
-        "metadata": {"generateName": f"{COMPONENT}-", "namespace": "default"},
+        "metadata": {"generateName": f"{OURS}-", "namespace": "default"},
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": seen.node.name, "uid": seen.uid},
         "type": "Warning" if is_warning else "Normal",
         "reason": reason,
         "message": message,
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
+        "source": {"component": OURS},
+        "reportingComponent": OURS,
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,
@@ -178,7 +175,6 @@ TRIES = 5  # to change a node that others change concurrently
 DEADLINE_S = 300.0  # for everything: limits the delay by an unavailable API server
 MAX_NAMES = 200  # characters of names in a line
 MAX_PROBLEMS = 5  # lines
-GONE, CHANGED = 404, 409
 SLOW = (0, TOO_MANY)  # what is tried for half a minute
 RIGHTS = (
     "expected the rights of gate.yaml in integrations/kubernetes, for taints taints.yaml too (docs/kubernetes-gate.md)"
@@ -222,7 +218,7 @@ class ObjectWriter:
             return None
 
     def _keep(self, name: str, problem: KubernetesError) -> None:
-        if name and problem.status == GONE:
+        if name and problem.status == NOT_FOUND:
             self.gone.add(name)
             return
         self.is_denied |= isinstance(problem, KubernetesDenied) or not problem.status
@@ -241,11 +237,13 @@ class ObjectWriter:
             try:
                 return seen_of(self.api.patch(seen.path, patch, MERGE))
             except KubernetesError as problem:
-                if problem.status != CHANGED:
+                if problem.status != CONFLICT:
                     raise
             now = list(map(seen_of, self.api.listed(NODES, fieldSelector=f"metadata.name={seen.node.name}")))
             if [node.uid for node in now] != [seen.uid]:
-                raise KubernetesError("another node has this name by now; expected the one that was evaluated", GONE)
+                raise KubernetesError(
+                    "another node has this name by now; expected the one that was evaluated", NOT_FOUND
+                )
             seen = now[0]
         raise KubernetesError(f"others changed it {TRIES} times meanwhile; expected to write it in the next run")
 

@@ -13,8 +13,9 @@ from typing import Any
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import OURS
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, GateSettings, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, TRUE, UNFIT, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from clusterproof.plugins.core.record import field, record
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError, KubernetesRefused
+from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, Api, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
-    MERGE,
-    STRATEGIC,
     GateNode,
     ObjectWriter,
     change,

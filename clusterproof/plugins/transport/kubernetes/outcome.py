@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
@@ -263,7 +264,7 @@ def refused(problem: KubernetesError, run: RunObjects) -> str:
     if isinstance(problem, KubernetesRefused):
         expected = next((text for sign, text in EXPECTED.items() if sign in str(problem)), ADMITTED)
         return f"{problem}; expected {expected.format(run.namespace)}"
-    if problem.status == 404:
+    if problem.status == NOT_FOUND:
         return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
     return str(problem)
 

@@ -15,8 +15,9 @@ from contextlib import suppress
 
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.api import MERGE, Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjects
@@ -27,8 +28,6 @@ from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
 PUT_OFF = 4  # extensions per time to live
 RETRY_S = 10.0  # after a request that failed
 KNOWN_S = 60.0  # how long data about nodes is cached
-MERGE = "application/merge-patch+json"
-GONE = 404
 
 
 @record
@@ -134,7 +133,7 @@ class JobOwner:
                     self.remove(self._owned, pod)
             except KubernetesError as problem:
                 pause_s = min(RETRY_S, every_s)
-                if problem.status == GONE and not self._is_over.is_set():
+                if problem.status == NOT_FOUND and not self._is_over.is_set():
                     before = self._owned
                     with suppress(KubernetesError):
                         self._begin()

@@ -13,6 +13,7 @@ from clusterproof.plugins.agent.frame import has_end
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.kubernetes import NOT_FOUND, TOO_MANY
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
@@ -246,7 +247,7 @@ class PodVisit:
         except KubernetesDenied:
             raise
         except KubernetesError as problem:
-            if problem.status == 404:
+            if problem.status == NOT_FOUND:
                 return Answer(
                     unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
                 )
@@ -261,10 +262,9 @@ class PodVisit:
         return Answer(unreached=Unreached.API, detail=self.context.refusal, seconds=self.seconds())
 
     def _failed(self, problem: KubernetesError) -> Answer:
-        why = Unreached.THROTTLED if problem.status == 429 else Unreached.API
-        detail = (
-            f"{problem}; expected a smaller --fanout" if problem.status == 429 else refused(problem, self.context.run)
-        )
+        why, detail = Unreached.API, refused(problem, self.context.run)
+        if problem.status == TOO_MANY:
+            why, detail = Unreached.THROTTLED, f"{problem}; expected a smaller --fanout"
         return Answer(unreached=why, detail=detail, seconds=self.seconds())
 
     def seconds(self) -> float:
