@@ -15,6 +15,8 @@ from clusterproof.plugins.kubernetes import NOT_FOUND, decoded
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import entries, held_devices, number, parts, table, tables, text, texts
 
+ENDED = ("Succeeded", "Failed")  # phases of a pod
+
 
 @record
 class Container:
@@ -58,6 +60,11 @@ class Pod:
     meant: str = ""  # for a DaemonSet's pod: its intended node, even before it is scheduled
     devices: Mapping[str, int] = field(default_factory=dict)  # held by all of its containers together, by resource
     claims: int = 0  # of devices, by Dynamic Resource Allocation
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether none of it runs any more: it holds nothing of its node."""
+        return self.phase in ENDED
 
     def container(self, name: str) -> Container | None:
         """The container of that name: webhooks add others."""
@@ -189,7 +196,6 @@ LABELS = (  # labels of pods with their job's name; kinds that create other jobs
 NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 FORM = "NAMESPACE/NAME of a Job, JobSet, PyTorchJob, MPIJob, TrainJob or Volcano's Job"
 OVER = ("Complete", "Failed")  # conditions of a Job
-ENDED = ("Succeeded", "Failed")  # phases of a pod
 ABSENT_S = 60.0  # without a running pod: a controller that restarts a job has created others by then
 MAX_PLACES = 20_000
 
@@ -228,7 +234,7 @@ def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[Pod]]:
 
 
 def _alive(there: Iterable[Pod]) -> list[Pod]:
-    return [pod for pod in there if pod.node and pod.phase not in ENDED]
+    return [pod for pod in there if pod.node and not pod.has_ended]
 
 
 class JobState:

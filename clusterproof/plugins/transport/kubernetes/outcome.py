@@ -169,7 +169,7 @@ def is_settled(pod: Pod) -> bool:
     """Whether nothing more is to come of it."""
     container = pod.container(CONTAINER)
     return (
-        pod.phase in ("Succeeded", "Failed")
+        pod.has_ended
         or bool(container and (container.exit_code is not None or container.waiting in NO_IMAGE))
         or bool(pod.deleted)
     )

@@ -31,7 +31,6 @@ WHOLE = ("", "none")
 PRODUCT = "nvidia.com/gpu.product"  # a label: of GPUs that are divided alike, also the part
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 CLAIM = "resource claim"
-OVER = ("Succeeded", "Failed")  # phases of pods that no longer hold anything
 MEMORY = "/dev/shm"
 
 IMAGE_SETTING, IMAGE_OPTION = "k8s_perf_image", "--k8s-perf-image"
@@ -81,7 +80,7 @@ def allocated(node: ApiNode, pods: Iterable[Pod]) -> str:
     holders: dict[str, dict[str, int]] = defaultdict(dict)
     for pod in pods:
         held = {name: count for name, count in pod.devices.items() if name.startswith((*ACCELERATORS, EFA))}
-        for name, count in {**held, CLAIM: pod.claims}.items() if pod.phase not in OVER else ():
+        for name, count in {**held, CLAIM: pod.claims}.items() if not pod.has_ended else ():
             if count:
                 holders[name][f"{pod.namespace}/{pod.name}"] = count
     taken_devices = [
