@@ -20,7 +20,6 @@ from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, e
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
-from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import RBAC, refused
 
 WRONG: list[object] = [
@@ -222,7 +221,7 @@ def test_only_an_account_that_is_known_is_told_which_rights_it_lacks(
 
     writer.tried("gpu001", deny)
     assert [RIGHTS in line for line in writer.lines()] == [is_of_rights]
-    assert (RBAC in refused(denied, RunObjects("clusterproof-1", "clusterproof"))) is is_of_rights
+    assert (RBAC in refused(denied, "clusterproof")) is is_of_rights
 
 
 def test_a_pod_whose_credentials_are_not_valid_is_not_told_to_ask_for_rights() -> None:

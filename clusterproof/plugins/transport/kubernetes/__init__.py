@@ -10,6 +10,7 @@ the run.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,6 +112,16 @@ class RunObjects:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.uid}
         labels = {"app.kubernetes.io/name": "clusterproof", RUN_LABEL: self.name}
         return {"name": name, "labels": labels, **({"ownerReferences": [owner]} if self.uid else {})}
+
+
+def namespace_of(settings: Mapping[str, str]) -> str:
+    """The namespace that a run's settings choose."""
+    return settings.get("k8s_namespace") or NAMESPACE
+
+
+def new_run(settings: Mapping[str, str], prefix: str = "clusterproof", image_setting: str = "k8s_image") -> RunObjects:
+    """Objects with names of their own, for the chosen namespace and image."""
+    return RunObjects(f"{prefix}-{secrets.token_hex(5)}", namespace_of(settings), settings.get(image_setting, ""))
 
 
 def job(run: RunObjects, ttl_s: int) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import NAMESPACE
+from clusterproof.plugins.transport.kubernetes import namespace_of
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
@@ -67,7 +67,7 @@ class Agents(Connection):
     ) -> None:
         """Answer for each target with its agent's report. Raises Unusable if access to the cluster is refused."""
         settings = limits.settings
-        namespace = settings.get("k8s_namespace") or NAMESPACE
+        namespace = namespace_of(settings)
         try:
             api = open_api(settings)
             share = handed_share(settings.get(KEEP) or "")

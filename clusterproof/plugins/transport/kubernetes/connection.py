@@ -6,7 +6,6 @@ run deletes its pods at the end, and if it cannot, Kubernetes does.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,7 +19,7 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, image_on
+from clusterproof.plugins.transport.kubernetes import LONGEST, TTL_S, RunObjects, image_on, new_run
 from clusterproof.plugins.transport.kubernetes.creation import create_owner
 from clusterproof.plugins.transport.kubernetes.outcome import PodFailure, not_ready, refused
 from clusterproof.plugins.transport.kubernetes.perf import (
@@ -76,9 +75,8 @@ class Kubernetes(Connection):
         if not reached:
             return
         rounds = -(-len(reached) // max(1, limits.fanout))
-        name = f"{self.prefix}-{secrets.token_hex(5)}"
-        run = RunObjects(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
-        self._runs[name] = (api, run, frozenset(target.name for target in reached))
+        run = new_run(settings, self.prefix, self.image_setting)
+        self._runs[run.name] = (api, run, frozenset(target.name for target in reached))
         try:
             run = _begun(api, run, program, limits, rounds * self.visit.whole_s(limits))
             _visited(self.visit, VisitContext(api, run, limits, known, program.nonce), reached, answered)
@@ -212,7 +210,7 @@ def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s:
     try:
         return create_owner(api, run, ttl_s, script_of(program.command))
     except KubernetesError as problem:
-        raise Unusable(refused(problem, run)) from None
+        raise Unusable(refused(problem, run.namespace)) from None
 
 
 def _visited(

@@ -257,15 +257,15 @@ def misplaced(pod: Pod | None, node: ApiNode) -> PodFailure | None:
     return PodFailure(Unreached.API, detail)
 
 
-def refused(problem: KubernetesError, run: RunObjects) -> str:
+def refused(problem: KubernetesError, namespace: str) -> str:
     """One line for a refused request: the server's message, and what to do."""
     if isinstance(problem, KubernetesDenied):
         return problem.with_rights(RBAC)
     if isinstance(problem, KubernetesRefused):
         expected = next((text for sign, text in EXPECTED.items() if sign in str(problem)), ADMITTED)
-        return f"{problem}; expected {expected.format(run.namespace)}"
+        return f"{problem}; expected {expected.format(namespace)}"
     if problem.status == NOT_FOUND:
-        return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
+        return f"{problem}; expected the namespace {namespace}: {RBAC}"
     return str(problem)
 
 

@@ -95,7 +95,7 @@ class PodSession:
         except NoPod as why:
             return "" if self._is_over.is_set() else str(why)
         except KubernetesError as problem:
-            return "" if self._is_over.is_set() else refused(problem, owned.run)
+            return "" if self._is_over.is_set() else refused(problem, owned.run.namespace)
 
     def end(self) -> None:
         """As in NodeSession."""

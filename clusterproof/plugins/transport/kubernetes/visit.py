@@ -258,11 +258,11 @@ class PodVisit:
 
     def refused(self, problem: KubernetesError) -> Answer:
         """The answer if permission is missing; no other node is visited then."""
-        self.context.refusal = refused(problem, self.context.run)
+        self.context.refusal = refused(problem, self.context.run.namespace)
         return Answer(unreached=Unreached.API, detail=self.context.refusal, seconds=self.seconds())
 
     def _failed(self, problem: KubernetesError) -> Answer:
-        why, detail = Unreached.API, refused(problem, self.context.run)
+        why, detail = Unreached.API, refused(problem, self.context.run.namespace)
         if problem.status == TOO_MANY:
             why, detail = Unreached.THROTTLED, f"{problem}; expected a smaller --fanout"
         return Answer(unreached=why, detail=detail, seconds=self.seconds())
