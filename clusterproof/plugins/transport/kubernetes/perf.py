@@ -19,7 +19,7 @@ from clusterproof.plugins.kubernetes.collectors.k8s_pods import ACCELERATORS
 from clusterproof.plugins.kubernetes.nodes import ApiNode, quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
+from clusterproof.plugins.transport.kubernetes import RunObjects, pod_with
 from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
@@ -101,41 +101,23 @@ def perf_pod(run: RunObjects, name: str, node: ApiNode, deadline_s: int) -> Mapp
     """The pod for one node: the scheduler may place it only there, whatever the node's taints."""
     devices = {resource: str(count) for resource, count in devices_of(node).items()}
     pages = _huge_pages(node)
-    node_selector_term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
-    return {
-        "metadata": {
-            **run.metadata(name),
-            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
-        },
-        "spec": {
-            "affinity": {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [node_selector_term]}
-                }
-            },
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": deadline_s,
-            "terminationGracePeriodSeconds": 0,
-            "tolerations": [{"operator": "Exists"}],
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
-            "containers": [
-                {
-                    "name": CONTAINER,
-                    "image": run.image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["/bin/sh", "-c", run.script],
-                    "env": run.variables,
-                    "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
-                    "resources": {"requests": {**perf_requests(), **pages}, "limits": {**devices, **pages}},
-                    "volumeMounts": [{"name": "shm", "mountPath": MEMORY}],
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                }
-            ],
-        },
+    container = {
+        "image": run.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", run.script],
+        "env": run.variables,
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
+        "resources": {"requests": {**perf_requests(), **pages}, "limits": {**devices, **pages}},
+        "volumeMounts": [{"name": "shm", "mountPath": MEMORY}],
     }
+    there = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}]
+    }
+    spec = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": there}},
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+    }
+    return pod_with(run, name, deadline_s, container, spec)
 
 
 def _huge_pages(node: ApiNode) -> Mapping[str, str]:
