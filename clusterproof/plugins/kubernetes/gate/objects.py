@@ -188,6 +188,14 @@ def of_nodes(names: Iterable[str], message: str) -> str:
     return f"{printable(within(fold(set(names)), MAX_NAMES))}: {message}"
 
 
+def lines_by_message(message_by_node: Mapping[str, str]) -> list[str]:
+    """A line for each of these messages, with its nodes; none for an empty one."""
+    nodes_by_message: dict[str, list[str]] = defaultdict(list)
+    for name, message in message_by_node.items():
+        nodes_by_message[message].append(name)
+    return [of_nodes(names, message) for message, names in nodes_by_message.items() if message]
+
+
 @dataclass
 class ObjectWriter:
     """Writes to an API server; collects errors with the nodes concerned."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.core.record import as_json, record
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.kubernetes.gate import FALSE, UNKNOWN, Health
-from clusterproof.plugins.kubernetes.gate.objects import of_nodes
+from clusterproof.plugins.kubernetes.gate.objects import lines_by_message
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 
 FILE = "round.json"
@@ -39,10 +39,7 @@ class Round:
         """A line for the round, and for each change and problem."""
         first, *others = self.lines or ("nothing is written",)
         yield f"{first} ({sum(self.requests.values())} requests, {self.seconds:.1f} s)"
-        nodes_by_change: dict[str, list[str]] = defaultdict(list)
-        for node, change in self.changes.items():
-            nodes_by_change[change].append(node)
-        yield from (of_nodes(names, change) for change, names in nodes_by_change.items())
+        yield from lines_by_message(self.changes)
         yield from others
         yield from (f"not written: {problem}" for problem in self.problems)
 

@@ -6,7 +6,6 @@ Which nodes get and lose the taint is decided over all nodes together, within th
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     Patch,
     difference,
     event,
-    of_nodes,
+    lines_by_message,
     with_taint,
     without_taints,
 )
@@ -135,8 +134,9 @@ class TaintWriter:
         if self.orders.is_tainting:
             self._add(healths)
         else:
+            message = f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away"
             tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
-            self._log(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
+            self.lines += lines_by_message(dict.fromkeys(tainted, message))
 
     def _remove(self, healths: Mapping[str, Health]) -> None:
         def patch_of(seen: GateNode) -> Patch:
@@ -160,7 +160,7 @@ class TaintWriter:
         self._change(plan.names, patch_of, healths)
 
     def _change(
-        self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
+        self, names: Sequence[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
     ) -> None:
         """Change the taints of these nodes, with an event and a log message for each."""
 
@@ -173,16 +173,7 @@ class TaintWriter:
                 self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
             return change
 
-        by_change: dict[str, list[str]] = defaultdict(list)
-        for name, change in self.writer.each(changed, list(names)).items():
-            by_change[change].append(name)
-        for change in filter(None, by_change):
-            self._log(change, by_change[change])
-
-    def _log(self, message: str, names: Iterable[str]) -> None:
-        kept = list(names)
-        if kept:
-            self.lines.append(of_nodes(kept, message))
+        self.lines += lines_by_message(self.writer.each(changed, names))
 
 
 def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:
