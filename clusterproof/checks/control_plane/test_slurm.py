@@ -12,15 +12,10 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES, SlurmCluster, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts import DOWN_OR_DRAINED, DRAINED, STATES, SlurmCluster, SlurmNode
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
-
-DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG"})
-OUT_OF_USE = DRAINED | frozenset(
-    {"DOWN", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"} | {LISTED_WITH_REASON}
-)
 KNOWN = STATES - {"UNKNOWN", "UNK"}
 
 
@@ -37,7 +32,7 @@ def test_slurm_nodes(node: Node) -> None:
     """
     in_slurm = node.slurm_node
     with part:
-        bad = in_slurm.states & OUT_OF_USE
+        bad = in_slurm.states & DOWN_OR_DRAINED
         fail_if(bad, f"Slurm reports it as {in_slurm.state}{in_slurm.why}; expected a node that takes jobs")
         is_silent = not bad and not in_slurm.answers and not in_slurm.is_in_power_saving
         concern_if(
@@ -171,7 +166,7 @@ def _risks(slurm: SlurmCluster) -> Iterator[str]:
 
 def _is_drained_by_us(node: SlurmNode) -> bool:
     """Whether nothing but our drain keeps jobs away: of a node that went down since, Slurm keeps our reason."""
-    is_only_drained = node.answers and bool(node.states & DRAINED) and node.states & OUT_OF_USE <= DRAINED
+    is_only_drained = node.answers and bool(node.states & DRAINED) and node.states & DOWN_OR_DRAINED <= DRAINED
     return is_only_drained and node.reason.startswith(OUR_REASON)
 
 
