@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.workloads import pod_of
+from clusterproof.plugins.kubernetes.pods import pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
 from clusterproof.plugins.transport.kubernetes.owner import JobOwner

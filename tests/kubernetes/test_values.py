@@ -19,7 +19,7 @@ from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains, k8s_
 from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
-from clusterproof.plugins.kubernetes.workloads import pod_of
+from clusterproof.plugins.kubernetes.pods import pod_of
 from clusterproof.plugins.transport.kubernetes.outcome import RBAC, refused
 
 WRONG: list[object] = [

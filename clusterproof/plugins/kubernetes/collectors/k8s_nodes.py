@@ -9,7 +9,8 @@ from typing import Any
 from clusterproof.plugins.catalog.kubernetes import bad_status
 from clusterproof.plugins.kubernetes import OURS
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, quantity
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
+from clusterproof.plugins.kubernetes.values import quantity
 
 RESOURCES = {
     "nvidia.com/gpu": "gpu",

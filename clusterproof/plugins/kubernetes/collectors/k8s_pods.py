@@ -7,8 +7,8 @@ from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import role_of
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
-from clusterproof.plugins.kubernetes.workloads import ENDED, Container, Pod, pod_of, waiting_message
+from clusterproof.plugins.kubernetes.pods import ENDED, Container, Pod, pod_of, waiting_message
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
 
 NOT_ENDED = ",".join(f"status.phase!={phase}" for phase in ENDED)
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")

@@ -20,7 +20,8 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes import CONFLICT, NOT_FOUND, OURS, TOO_MANY
 from clusterproof.plugins.kubernetes.api import MERGE, Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, Health
-from clusterproof.plugins.kubernetes.nodes import NODES_AT_ONCE, ApiNode, Taint, node_of, parts, tables, text
+from clusterproof.plugins.kubernetes.nodes import NODES_AT_ONCE, ApiNode, Taint, node_of
+from clusterproof.plugins.kubernetes.values import parts, tables, text
 
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"  # where events of nodes are stored, which have no namespace

@@ -26,7 +26,8 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     with_taint,
     without_taints,
 )
-from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint, table
+from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint
+from clusterproof.plugins.kubernetes.values import table
 
 MAX_NAMES = 200  # characters of names in a line
 _KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)

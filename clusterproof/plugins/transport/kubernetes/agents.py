@@ -19,8 +19,9 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes import NOT_FOUND, TOO_MANY
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
-from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
+from clusterproof.plugins.kubernetes.pods import Pod, PodPages
+from clusterproof.plugins.kubernetes.values import table, text
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import namespace_of

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
-from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.kubernetes.pods import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import LONGEST, TTL_S, RunObjects, image_on, new_run

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
+from clusterproof.plugins.kubernetes.pods import Container, Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
 WATCH_S = 60.0  # of one watch: limits the cost of one that went silent, as behind a load balancer that forgot it

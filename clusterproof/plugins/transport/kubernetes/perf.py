@@ -16,8 +16,9 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.collectors.k8s_pods import ACCELERATORS
-from clusterproof.plugins.kubernetes.nodes import ApiNode, quantity
-from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.kubernetes.nodes import ApiNode
+from clusterproof.plugins.kubernetes.pods import Pod, pods
+from clusterproof.plugins.kubernetes.values import quantity
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes import RunObjects, pod_with
 from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
