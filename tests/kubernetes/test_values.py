@@ -43,12 +43,9 @@ def listing(items: object) -> Api:
     """An API server with these objects in every listing, and no others."""
 
     def send(_method: str, address: str, **_: object) -> HTTPResponse:
-        is_listing = "?" in address
-        return (
-            response(200, {"metadata": {}, "items": items})
-            if is_listing
-            else response(404, {"message": "there is none"})
-        )
+        if "?" in address:
+            return response(200, {"metadata": {}, "items": items})
+        return response(404, {"message": "there is none"})
 
     return Api("https://x", send)
 
