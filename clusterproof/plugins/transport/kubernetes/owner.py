@@ -22,7 +22,8 @@ from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes import TTL_S, RunObjects, namespace_of, new_run
 from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.creation import create_owner
-from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
+from clusterproof.plugins.transport.kubernetes.outcome import refused
+from clusterproof.plugins.transport.kubernetes.pod_watch import PodWatch
 
 PUT_OFF = 4  # extensions per time to live
 RETRY_S = 10.0  # after a request that failed

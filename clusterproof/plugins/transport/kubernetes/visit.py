@@ -22,7 +22,6 @@ from clusterproof.plugins.transport.kubernetes.creation import create
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import (
     LONGEST,
-    PodWatch,
     after_the_end,
     has_begun,
     is_of_quota,
@@ -30,6 +29,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     pod_failure,
     refused,
 )
+from clusterproof.plugins.transport.kubernetes.pod_watch import PodWatch
 
 FREE_AGAIN_S = 2.0  # between retries for one node: Kubernetes updates quotas a moment after a pod has ended
 COUNTED_S = 15.0  # this long after the run's last pod has ended, the quota no longer counts it
