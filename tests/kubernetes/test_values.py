@@ -15,7 +15,8 @@ from clusterproof.plugins.case.kubernetes import read_job
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains, k8s_nodes, k8s_pods, k8s_storage
-from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
+from clusterproof.plugins.kubernetes.gate.object_writer import RIGHTS, ObjectWriter
+from clusterproof.plugins.kubernetes.gate.objects import event, seen_of
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.pods import pod_of

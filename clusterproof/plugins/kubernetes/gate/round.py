@@ -10,7 +10,7 @@ from pathlib import Path
 from clusterproof.plugins.core.record import as_json, record
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.kubernetes.gate import FALSE, UNKNOWN, Health
-from clusterproof.plugins.kubernetes.gate.objects import lines_by_message
+from clusterproof.plugins.kubernetes.gate.object_writer import lines_by_message
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 
 FILE = "round.json"

@@ -15,14 +15,13 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes import OURS
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, TRUE, UNFIT, GateSettings, Health
+from clusterproof.plugins.kubernetes.gate.object_writer import ObjectWriter, lines_by_message
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,
-    ObjectWriter,
     Patch,
     difference,
     event,
-    lines_by_message,
     with_taint,
     without_taints,
 )

@@ -9,16 +9,14 @@ from types import MappingProxyType
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, Api, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, GateSettings, Health
+from clusterproof.plugins.kubernetes.gate.object_writer import ObjectWriter, every_node, lines_by_message
 from clusterproof.plugins.kubernetes.gate.objects import (
     GateNode,
-    ObjectWriter,
     change,
     condition_patch,
     difference,
-    every_node,
     has_ours,
     is_change,
-    lines_by_message,
     moment,
     seen_of,
     trial_patch,

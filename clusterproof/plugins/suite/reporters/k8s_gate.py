@@ -35,7 +35,7 @@ from clusterproof.plugins.kubernetes.gate import (
     resident,
     unvisited,
 )
-from clusterproof.plugins.kubernetes.gate.objects import lines_by_message
+from clusterproof.plugins.kubernetes.gate.object_writer import lines_by_message
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, round_of, store
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
