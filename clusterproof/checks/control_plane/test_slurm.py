@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
@@ -128,12 +128,10 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
     held = cluster.slurm.nodes_in_topology
     if held is None:
         few = cluster.threshold("slurm.nodes_without_topology")
-        if len(nodes) > few:
-            concern(f"{len(nodes)} nodes and no topology; expected one for more than {few:g} nodes")
+        concern_if(len(nodes) > few, f"{len(nodes)} nodes and no topology; expected one for more than {few:g} nodes")
         return
     missing = set(nodes) - held
-    if missing:
-        concern(f"{fold(missing)} not in any switch or block; expected every node in topology.conf")
+    concern_if(missing, f"{fold(missing)} not in any switch or block; expected every node in topology.conf")
 
 
 @evidence("scontrol show config | grep -E 'Prolog|Epilog|HealthCheck'")
@@ -147,8 +145,7 @@ def test_slurm_config(cluster: ClusterFacts) -> None:
     PrologFlags=Alloc.
     """
     seen = list(_risks(cluster.slurm))
-    if seen:
-        concern(f"{', '.join(seen)}; expected limits, a health check, and a prolog that comes first")
+    concern_if(seen, f"{', '.join(seen)}; expected limits, a health check, and a prolog that comes first")
 
 
 def _risks(slurm: SlurmCluster) -> Iterator[str]:
