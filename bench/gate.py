@@ -28,8 +28,8 @@ from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
 from clusterproof.plugins.kubernetes.gate import TRUE, GateSettings, Health, resident
+from clusterproof.plugins.kubernetes.gate.metrics import GateMetrics
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
-from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import write
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather

@@ -28,7 +28,8 @@ from clusterproof.plugins.command_line.gate_run import Rounds
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes import access
 from clusterproof.plugins.kubernetes.gate import REFRESH_S, TRUE, Health
-from clusterproof.plugins.kubernetes.gate.round import GateMetrics, KeptVerdict, keep_verdicts, kept_verdicts
+from clusterproof.plugins.kubernetes.gate.metrics import GateMetrics
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts
 from clusterproof.plugins.transport.kubernetes.report_cache import REPORTS, REST_S, AgentPods
 from clusterproof.plugins.transport.kubernetes.shares import MAX_REST_S, NODE_S, NodeShare
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clusterproof.plugins.agent.sending import begin, lines
-from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.kubernetes.pods import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes.agents import DAEMON_SET, REPORT
 from tests.kubernetes.kubelets import kubelets
 from tests.kubernetes.programs import PODS

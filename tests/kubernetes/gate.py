@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.api import MERGE, Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, GateSettings, Health
-from clusterproof.plugins.kubernetes.gate.objects import MERGE
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +15,7 @@ from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.kubernetes.agents import AgentVisit, ReadContext
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from tests.kubernetes.agents import agent
+from tests.kubernetes.responses import response
 
 POOL = HTTPSConnectionPool("10.0.0.1", 443)
 
@@ -31,7 +30,7 @@ def test_a_log_that_does_not_come_is_of_its_own_node_and_not_of_the_api_server()
     def silent_kubelet(_: str, address: str, **__: object) -> HTTPResponse:
         if "/log?" in address:
             raise ReadTimeoutError(POOL, address, "Read timed out. (read timeout=40.0)")
-        return HTTPResponse(io.BytesIO(b"{}"), status=200, preload_content=False)
+        return response(200, {})
 
     answer = reading(silent_kubelet)
     assert answer.unreached is Unreached.NO_LOG
@@ -51,9 +50,7 @@ def test_a_log_that_does_not_come_is_of_its_own_node_and_not_of_the_api_server()
         SSLError("certificate verify failed"),
         ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer")),
         ReadTimeoutError(POOL, "/", "Read timed out. (read timeout=40.0)"),
-        HTTPResponse(
-            io.BytesIO(b"no server is available"), status=503, headers={"Retry-After": "60"}, preload_content=False
-        ),
+        response(503, b"no server is available", {"Retry-After": "60"}),
     ],
     ids=lambda problem: type(problem).__name__,
 )
@@ -67,8 +64,8 @@ def test_an_api_server_that_has_gone_away_speaks_against_no_node(problem: Except
 
 
 def status(code: int, message: str) -> HTTPResponse:
-    body = json.dumps({"kind": "Status", "status": "Failure", "message": message, "code": code}).encode()
-    return HTTPResponse(io.BytesIO(body), status=code, headers={"Retry-After": "60"}, preload_content=False)
+    body = {"kind": "Status", "status": "Failure", "message": message, "code": code}
+    return response(code, body, {"Retry-After": "60"})
 
 
 @pytest.mark.parametrize("is_slow", [False, True], ids=["etcd has no leader", "etcd hangs"])
@@ -78,7 +75,7 @@ def test_an_api_server_that_lacks_its_etcd_speaks_against_no_node(is_slow: bool)
             if is_slow:
                 raise ReadTimeoutError(POOL, address, "Read timed out. (read timeout=40.0)")
             return status(500, "etcdserver: request timed out")
-        return HTTPResponse(io.BytesIO(b"{}"), status=200, preload_content=False)
+        return response(200, {})
 
     assert reading(without_etcd).unreached is Unreached.API
 
@@ -93,7 +90,7 @@ def test_an_api_server_that_lacked_its_etcd_for_a_moment_speaks_against_no_node(
             if is_slow:
                 raise ReadTimeoutError(POOL, address, "Read timed out. (read timeout=40.0)")
             return status(500, "etcdserver: request timed out")
-        return HTTPResponse(io.BytesIO(b"{}" if "/log?" not in address else b"no space\n"), preload_content=False)
+        return response(200, {} if "/log?" not in address else b"no space\n")
 
     answer = reading(anew)
     assert answer.unreached is Unreached.NOT_STARTED
@@ -105,7 +102,7 @@ def test_whether_an_api_server_has_its_etcd_an_account_learns_that_may_list_pods
         if "/log?" in address:
             return status(500, 'Get "https://10.0.0.7:10250/containerLogs/clusterproof/a/agent": dial tcp: i/o timeout')
         if "/pods?" in address:
-            return HTTPResponse(io.BytesIO(b'{"items": []}'), status=200, preload_content=False)
+            return response(200, {"items": []})
         return status(403, 'pods "a" is forbidden: User "x" cannot get resource "pods" in API group ""')
 
     assert reading(kubelet_is_gone).unreached is Unreached.NO_LOG
@@ -126,7 +123,7 @@ def test_a_kubelet_that_refuses_the_api_server_is_of_its_own_node_and_no_lack_of
     def refusing_kubelet(_: str, address: str, **__: object) -> HTTPResponse:
         if "/log?" in address:
             return status(code, f"{message} ( pods/log {name})")  # the API server passes on what the kubelet said
-        return HTTPResponse(io.BytesIO(b'{"items": []}'), status=200, preload_content=False)
+        return response(200, {"items": []})
 
     answer = reading(refusing_kubelet)
     assert answer.unreached is Unreached.NO_LOG

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
@@ -13,6 +12,7 @@ from clusterproof.plugins.case import CaseError
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.kubernetes import read_job
 from clusterproof.plugins.kubernetes.api import Api
+from tests.kubernetes.responses import response
 
 CONVERSION = 'conversion webhook for kubeflow.org/v1, Kind=MPIJob failed: no endpoints available for service "operator"'
 FULL = b"2026-01-02T03:04:05Z OSError: [Errno 28] No space left on device\n"
@@ -40,22 +40,18 @@ class Server:
     def __call__(self, _method: str, address: str, **_: object) -> HTTPResponse:
         if "/log?" in address:
             log = next((log for name, log in self.logs.items() if f"container={name}" in address), None)
-            return _response(400, b'{"message": "it is waiting to start"}') if log is None else _response(200, log)
+            return response(400, b'{"message": "it is waiting to start"}') if log is None else response(200, log)
         if any(f"/{kind}/" in address for kind in self.broken):
-            return _response(500, json.dumps({"reason": "InternalError", "message": CONVERSION}).encode())
+            return response(500, json.dumps({"reason": "InternalError", "message": CONVERSION}).encode())
         if "?" not in address:
-            return _response(404, b'{"message": "there is none"}')
+            return response(404, b'{"message": "there is none"}')
         items = [self.pod] if "/pods?" in address else []
-        return _response(200, json.dumps({"metadata": {}, "items": items}).encode())
+        return response(200, json.dumps({"metadata": {}, "items": items}).encode())
 
     def read(self) -> CaseBuilder:
         builder = CaseBuilder()
         read_job(Api("https://10.0.0.1:443", self), "t/w", builder, 0.0)
         return builder
-
-
-def _response(status: int, body: bytes) -> HTTPResponse:
-    return HTTPResponse(io.BytesIO(body), status=status, preload_content=False)
 
 
 @pytest.fixture(autouse=True)

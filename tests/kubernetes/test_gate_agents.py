@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.kubernetes.gate.objects import moment
-from clusterproof.plugins.kubernetes.workloads import pod_of
+from clusterproof.plugins.kubernetes.pods import pod_of
 from tests.kubernetes.gate import ACCOUNT, AGENT, GateBed, as_with_gpus, kubectl
 from tests.kubernetes.in_cluster import COMMAND, pods, running
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed

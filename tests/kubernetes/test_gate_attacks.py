@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, KubernetesError
 from clusterproof.plugins.kubernetes.gate import GateSettings, resident
-from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import UNCONFINED
 from tests.counterparts import installed
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, GateBed, api_of, kubectl, rights

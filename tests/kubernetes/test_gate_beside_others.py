@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, KubernetesError
 from clusterproof.plugins.kubernetes.gate import OF_KUBERNETES, TAINT, GateSettings, Health
-from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC, moment
+from clusterproof.plugins.kubernetes.gate.objects import moment
 from tests.kubernetes.control_plane import cluster_facts, expect, p5, says
 from tests.kubernetes.gate import FIT, MANIFESTS, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import Bed

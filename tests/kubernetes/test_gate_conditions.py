@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.api import STRATEGIC, Api
 from clusterproof.plugins.kubernetes.gate import CONDITION, GateSettings, Health, bounded, resident
-from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.control_plane import control_plane

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from clusterproof.plugins.command_line import gate as command
 from clusterproof.plugins.kubernetes.gate import Health
-from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, pop_stored, round_of, store
+from clusterproof.plugins.kubernetes.gate.metrics import GateMetrics
+from clusterproof.plugins.kubernetes.gate.round import Round, pop_stored, round_of, store
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.watch.http_server import Address, Listener
 from tests.counterparts import installed

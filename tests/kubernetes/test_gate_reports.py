@@ -14,7 +14,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.api import ASKED
 from clusterproof.plugins.kubernetes.nodes import node_of
-from clusterproof.plugins.kubernetes.workloads import pod_of
+from clusterproof.plugins.kubernetes.pods import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import (

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, GateSettings, objects
-from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
+from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, Api
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, GateSettings, object_writer
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
 from tests.testbed.kubernetes.processes import wait_until
@@ -75,7 +74,7 @@ def test_each_missing_right_is_reported_with_verb_resource_and_user(gate: GateBe
         is_tainted = bool(gate.taints("gpu301"))
     assert len(written.problems) == 1, written
     assert f'User "{user}" {expected}' in written.problems[0]
-    assert written.problems[0].endswith(f"; {objects.RIGHTS}")
+    assert written.problems[0].endswith(f"; {object_writer.RIGHTS}")
     assert has_condition is (missing not in ("list nodes", "patch nodes/status"))
     assert is_tainted is (missing == "create events")
 

@@ -16,9 +16,9 @@ from clusterproof.plugins.command_line.gate_run import LAST_LINES, Rounds
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import FALSE, REFRESH_S, TRUE, Health
-from clusterproof.plugins.kubernetes.gate.round import GateMetrics
+from clusterproof.plugins.kubernetes.gate.metrics import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
-from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.kubernetes.pods import Pod
 from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods
 from clusterproof.plugins.transport.kubernetes.shares import MAX_NODES
 from tests.kubernetes.agents import LATER, agent, every, names

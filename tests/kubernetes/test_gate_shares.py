@@ -7,7 +7,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.gate import TRUE, UNKNOWN, Health
-from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.kubernetes.pods import Pod
 from clusterproof.plugins.transport.kubernetes.report_cache import REST_S
 from clusterproof.plugins.transport.kubernetes.shares import MAX_NODES, MAX_PAUSE_S, NODE_S, Shares
 from tests.kubernetes.agents import LATER, agent, every, names

@@ -26,7 +26,7 @@ from clusterproof.plugins.kubernetes.gate import (
     resident,
     unvisited,
 )
-from clusterproof.plugins.kubernetes.gate.objects import ObjectWriter
+from clusterproof.plugins.kubernetes.gate.object_writer import ObjectWriter
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, UNTRIED, write
 

@@ -15,7 +15,6 @@ import pytest
 from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.kubernetes.api import KubernetesRefused
-from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import refused
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
@@ -59,7 +58,7 @@ def commands() -> Iterator[str]:
     found_commands += [match for remedy in remedies for match in OF_REMEDIES.findall(remedy)]
     texts = [(ROOT / document).read_text() for document in DOCUMENTS]
     found_commands += [kubectl or other for text in texts for kubectl, other in OF_DOCUMENTS.findall(text)]
-    found_commands += re.findall(r"kubectl label .+", refused(KubernetesRefused("no"), RunObjects("run", NAMESPACE)))
+    found_commands += re.findall(r"kubectl label .+", refused(KubernetesRefused("no"), NAMESPACE))
     takes_pods = all_checks()["control_plane.k8s_node_takes_pods"].route.remedy
     found_commands += re.findall(r"kubectl uncordon NODE|kubectl taint node NODE KEY-", takes_pods)
     for command in dict.fromkeys(found_commands):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.creation import create, create_owner
 from tests.kubernetes.programs import answer_of
+from tests.kubernetes.responses import response
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
@@ -31,17 +31,13 @@ RUN = RunObjects("clusterproof-0123456789", "clusterproof")
 Send = Callable[..., HTTPResponse]
 
 
-def response(status: int, body: dict[str, Any], **headers: str) -> HTTPResponse:
-    return HTTPResponse(io.BytesIO(json.dumps(body).encode()), headers, status=status, preload_content=False)
-
-
 def reset() -> HTTPResponse:
     raise ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer"))
 
 
 LOST: dict[str, Callable[[], HTTPResponse]] = {
     "a connection that was reset": reset,
-    "an answer that broke off": lambda: response(201, {}, **{"content-length": "2000"}),
+    "an answer that broke off": lambda: response(201, {}, {"content-length": "2000"}),
     "an etcd without a leader": lambda: response(500, {"message": "etcdserver: request timed out"}),
 }
 
@@ -126,12 +122,12 @@ def test_an_object_that_the_server_names_is_not_created_twice() -> None:
 
 
 def test_a_listing_that_breaks_off_is_asked_for_again() -> None:
-    answers = [response(200, {}, **{"content-length": "2000"}), response(200, {"items": [{"kind": "Pod"}]})]
+    answers = [response(200, {}, {"content-length": "2000"}), response(200, {"items": [{"kind": "Pod"}]})]
     assert list(answering(lambda *_, **__: answers.pop(0)).listed("/api/v1/pods")) == [{"kind": "Pod"}]
 
 
 def test_a_refusal_of_a_watch_that_breaks_off_is_an_error_of_the_server_and_ends_no_thread() -> None:
-    api = answering(lambda *_, **__: response(503, {}, **{"content-length": "2000"}))
+    api = answering(lambda *_, **__: response(503, {}, {"content-length": "2000"}))
     with pytest.raises(KubernetesError, match="the answer broke off"):
         list(api.watch(RUN.pods, 60.0))
 

@@ -11,9 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from clusterproof.plugins.kubernetes import api, workloads
+from clusterproof.plugins.kubernetes import api
+from clusterproof.plugins.kubernetes import pods as pods_of_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.workloads import Pod, PodPages, pod_of
+from clusterproof.plugins.kubernetes.pods import Pod, PodPages, pod_of
 from clusterproof.plugins.transport.kubernetes.agents import CONTAINER, is_changing, state_of
 
 SINCE, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
@@ -58,7 +59,7 @@ def listed(pages: PodPages, server: Server) -> list[Pod]:
 def decoded_pods(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every pod that was decoded."""
     made: list[object] = []
-    monkeypatch.setattr(workloads, "pod_of", lambda document: made.append(document) or pod_of(document))
+    monkeypatch.setattr(pods_of_api, "pod_of", lambda document: made.append(document) or pod_of(document))
     return made
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.workloads import pod_of
+from clusterproof.plugins.kubernetes.pods import pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
-from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
+from clusterproof.plugins.transport.kubernetes.outcome import is_settled
 from clusterproof.plugins.transport.kubernetes.owner import JobOwner
+from clusterproof.plugins.transport.kubernetes.pod_watch import PodWatch
 
 RUN = RunObjects("clusterproof-1", "clusterproof")
 
@@ -100,8 +101,8 @@ class StartingServer(SilentWatch):
 
 
 def test_pods_that_could_not_be_watched_for_a_moment_are_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.outcome.DENIED_S", 0.01)
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.outcome.RETRY_S", 0.01)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.pod_watch.DENIED_S", 0.01)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.pod_watch.RETRY_S", 0.01)
     api = StartingServer(refusals=1_000_000)
     api.names = ["pod-0"]
     watch = PodWatch(api, RUN)  # type: ignore[arg-type] # by its methods

@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.inventory import InventoryError, resolve
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.workloads import ABSENT_S, LABELS, OF_JOB, JobState, job_named
+from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, OF_JOB, JobState, job_named
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.watch import job as module
 from clusterproof.reports.results import read_results

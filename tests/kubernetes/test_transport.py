@@ -138,7 +138,7 @@ def test_an_answer_is_read_only_so_far(kubernetes: Bed) -> None:
 
 
 def test_a_cut_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.outcome.WATCH_S", 1.0)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.pod_watch.WATCH_S", 1.0)
     assert answer_of("sleep 4; echo done").output == b"done\n"
 
 

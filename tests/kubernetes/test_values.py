@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import threading
 import time
@@ -17,12 +16,13 @@ from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import k8s_compute_domains, k8s_nodes, k8s_pods, k8s_storage
-from clusterproof.plugins.kubernetes.gate.objects import RIGHTS, ObjectWriter, event, seen_of
+from clusterproof.plugins.kubernetes.gate.object_writer import RIGHTS, ObjectWriter
+from clusterproof.plugins.kubernetes.gate.objects import event, seen_of
 from clusterproof.plugins.kubernetes.gate.wait import Wait, waited
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
-from clusterproof.plugins.kubernetes.workloads import pod_of
-from clusterproof.plugins.transport.kubernetes import RunObjects
+from clusterproof.plugins.kubernetes.pods import pod_of
 from clusterproof.plugins.transport.kubernetes.outcome import RBAC, refused
+from tests.kubernetes.responses import response
 
 WRONG: list[object] = [
     None,
@@ -45,9 +45,9 @@ def listing(items: object) -> Api:
     """An API server with these objects in every listing, and no others."""
 
     def send(_method: str, address: str, **_: object) -> HTTPResponse:
-        is_listing = "?" in address
-        body = json.dumps({"metadata": {}, "items": items} if is_listing else {"message": "there is none"}).encode()
-        return HTTPResponse(io.BytesIO(body), status=200 if is_listing else 404, preload_content=False)
+        if "?" in address:
+            return response(200, {"metadata": {}, "items": items})
+        return response(404, {"message": "there is none"})
 
     return Api("https://x", send)
 
@@ -81,7 +81,7 @@ def test_what_an_api_server_dates_has_the_age_that_it_has_there(
     collector: ModuleType, date: str, at: float | None
 ) -> None:
     def send(*_: object, **__: object) -> HTTPResponse:
-        return HTTPResponse(io.BytesIO(b"{}"), {"Date": date}, status=200, preload_content=False)
+        return response(200, {}, {"Date": date})
 
     asked_at = collector.read(Api("https://x", send), frozenset())["asked_at"]
     assert asked_at == pytest.approx(at or time.time(), abs=5.0)
@@ -241,12 +241,12 @@ def test_only_an_account_that_is_known_is_told_which_rights_it_lacks(
 
     writer.tried("gpu001", deny)
     assert [RIGHTS in line for line in writer.lines()] == [is_of_rights]
-    assert (RBAC in refused(denied, RunObjects("clusterproof-1", "clusterproof"))) is is_of_rights
+    assert (RBAC in refused(denied, "clusterproof")) is is_of_rights
 
 
 def test_a_pod_whose_credentials_are_not_valid_is_not_told_to_ask_for_rights() -> None:
     def unknown(*_: object, **__: object) -> HTTPResponse:
-        return HTTPResponse(io.BytesIO(b'{"message": "Unauthorized"}'), status=401, preload_content=False)
+        return response(401, {"message": "Unauthorized"})
 
     with pytest.raises(KubernetesDenied, match=r"expected credentials that are valid$"):
         waited(Api("https://10.0.0.1:443", unknown), Wait("gpu001"), print, threading.Event())
@@ -258,10 +258,9 @@ def test_an_event_that_etcd_loses_costs_no_other_node_its_own() -> None:
     def losing_one(_: str, __: str, *, body: str, **___: object) -> HTTPResponse:
         node = json.loads(body)["involvedObject"]["name"]
         if node == "gpu001":
-            said = b'{"message": "etcdserver: leader changed"}'
-            return HTTPResponse(io.BytesIO(said), status=500, preload_content=False)
+            return response(500, {"message": "etcdserver: leader changed"})
         created.append(node)
-        return HTTPResponse(io.BytesIO(b"{}"), status=201, preload_content=False)
+        return response(201, {})
 
     writer = ObjectWriter(Api("https://10.0.0.1:443", losing_one))
     for name in ("gpu001", "gpu002"):
@@ -279,7 +278,7 @@ def test_a_right_to_list_what_is_not_installed_is_not_needed(is_served: bool) ->
             said, status = b'{"message": "User \\"x\\" cannot list resource \\"computedomains\\""}', 403
         else:  # which groups it serves, every user may ask
             said, status = (b"{}", 200) if is_served else (b"404 page not found", 404)
-        return HTTPResponse(io.BytesIO(said), status=status, preload_content=False)
+        return response(status, said)
 
     api = Api("https://10.0.0.1:443", without_rights)
     if is_served:

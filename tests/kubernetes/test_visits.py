@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.transport import Answer, Limits, Unusable
 from clusterproof.plugins.transport.kubernetes.connection import Kubernetes
 from tests.kubernetes.programs import END, shell
+from tests.kubernetes.responses import response
 
 NODES = ("gpu001", "gpu002", "gpu003")
 ENDED = {"phase": "Succeeded", "containerStatuses": [{"name": "probe", "state": {"terminated": {"exitCode": 0}}}]}
@@ -38,22 +38,22 @@ class Server:
         if method == "POST" and body and path.endswith("/pods"):
             return self._create(json.loads(body))
         if path.endswith("/log"):
-            return _response(*self.log)
+            return response(*self.log)
         items: list[Any] = []
         if path.endswith("/nodes"):
             items = [_node(name) for name in NODES]
         elif path.endswith("/pods"):
             items = list(self.pods.values())
-        return _response(200, {"metadata": {"uid": "1"}, "items": items})
+        return response(200, {"metadata": {"uid": "1"}, "items": items})
 
     def _create(self, pod: dict[str, Any]) -> HTTPResponse:
         node = pod["spec"]["nodeName"]
         if node in self.refused:
             status, message = self.refused[node]
-            return _response(status, {"message": message})
+            return response(status, {"message": message})
         pod["spec"]["nodeName"] = self.moved.get(node, node)
         self.pods[pod["metadata"]["name"]] = {**pod, "status": self.status}
-        return _response(201, pod)
+        return response(201, pod)
 
     def visited(self) -> Mapping[str, Answer]:
         answers: dict[str, Answer] = {}
@@ -63,11 +63,6 @@ class Server:
         targets = list(map(Target, NODES))
         connection.run(targets, shell("true"), limits, lambda target, answer: answers.update({target.name: answer}))
         return answers
-
-
-def _response(status: int, body: dict[str, Any] | bytes) -> HTTPResponse:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return HTTPResponse(io.BytesIO(content), status=status, preload_content=False)
 
 
 def _node(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.kubernetes.pods import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes.report_cache import (
     REST_S,
     AgentPods,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.facts_account import (
     efa_security_groups,
@@ -81,8 +81,7 @@ def test_vpc_endpoints(cluster: ClusterFacts) -> None:
     subnets.
     """
     missing = missing_endpoints(cluster)
-    if missing:
-        concern(f"{listed(missing)}; expected the endpoints that the nodes' subnets need")
+    concern_if(missing, f"{listed(missing)}; expected the endpoints that the nodes' subnets need")
 
 
 @mark.hyperpod_node_debugger("C")

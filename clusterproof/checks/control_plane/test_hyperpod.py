@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.facts_account import instances_of
 from clusterproof.plugins.evidence.aws.facts_fsx import clock
@@ -35,8 +35,7 @@ def test_cluster_in_service(cluster: ClusterFacts) -> None:
     data = cluster.hyperpod
     failure = f" ({data.failure})" if data.failure else ""
     assert data.status == "InService", f"the cluster is {data.status}{failure}; expected InService"
-    if data.failure:
-        concern(f"the cluster is in service and still shows a failure: {data.failure}; expected none")
+    concern_if(data.failure, f"the cluster is in service and still shows a failure: {data.failure}; expected none")
 
 
 @mark.hyperpod_cluster_debugger("B")
@@ -105,9 +104,8 @@ def test_node_recovery(cluster: ClusterFacts) -> None:
     and replaces nodes.
     """
     cluster.require_hyperpod()
-    data = cluster.hyperpod.node_recovery
-    if data != "Automatic":
-        concern(f"NodeRecovery is {data}; expected Automatic")
+    recovery = cluster.hyperpod.node_recovery
+    concern_if(recovery != "Automatic", f"NodeRecovery is {recovery}; expected Automatic")
 
 
 @mark.hyperpod_node_debugger("F")
@@ -125,8 +123,7 @@ def test_deep_health_checks(cluster: ClusterFacts) -> None:
         not_applicable("no instance group has accelerators")
     without = {group.name: sorted(DEEP_HEALTH_CHECKS - set(group.deep_health_checks)) for group in groups}
     seen = [f"{name} starts without {' and '.join(missing)}" for name, missing in without.items() if missing]
-    if seen:
-        concern(f"{', '.join(seen)}; expected both for every group with accelerators")
+    concern_if(seen, f"{', '.join(seen)}; expected both for every group with accelerators")
 
 
 @mark.hyperpod_cluster_debugger("B")

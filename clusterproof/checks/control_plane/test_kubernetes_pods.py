@@ -8,7 +8,7 @@ from math import inf
 from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each, known
@@ -106,13 +106,11 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
         for pod in cluster.kubernetes_pods
         if not pod.node and pod.devices and not pod.gates and not pod.deleted and pod.age_s > allowed_s
     ]
-    if late:
-        late.sort(key=lambda pod: -pod.age_s)
-        seen = [
-            f"{pod.name} has been pending for {duration_text(pod.age_s)}: {pod.waits_for or 'no reason given'}"
-            for pod in late
-        ]
-        concern(f"{_first(seen)}; expected pods that start within {allowed_s / 60:g} min")
+    seen = [
+        f"{pod.name} has been pending for {duration_text(pod.age_s)}: {pod.waits_for or 'no reason given'}"
+        for pod in sorted(late, key=lambda pod: -pod.age_s)
+    ]
+    concern_if(seen, f"{_first(seen)}; expected pods that start within {allowed_s / 60:g} min")
     _require_all_waiting(cluster)
 
 
@@ -189,8 +187,7 @@ def test_k8s_pod_shm(cluster: ClusterFacts) -> None:
         for pod in cluster.kubernetes_pods
         if pod.node in names and pod.most_gpus > most and pod.shm not in ROOM
     ]
-    if bad:
-        concern(f"{_first(bad)}; expected memory at /dev/shm of a container with several GPUs")
+    concern_if(bad, f"{_first(bad)}; expected memory at /dev/shm of a container with several GPUs")
 
 
 @mark.hyperpod_node_debugger("M")

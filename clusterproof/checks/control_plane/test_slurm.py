@@ -8,19 +8,14 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES, SlurmCluster, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts import DOWN_OR_DRAINED, DRAINED, STATES, SlurmCluster, SlurmNode
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
-
-DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG"})
-OUT_OF_USE = DRAINED | frozenset(
-    {"DOWN", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"} | {LISTED_WITH_REASON}
-)
 KNOWN = STATES - {"UNKNOWN", "UNK"}
 
 
@@ -37,7 +32,7 @@ def test_slurm_nodes(node: Node) -> None:
     """
     in_slurm = node.slurm_node
     with part:
-        bad = in_slurm.states & OUT_OF_USE
+        bad = in_slurm.states & DOWN_OR_DRAINED
         fail_if(bad, f"Slurm reports it as {in_slurm.state}{in_slurm.why}; expected a node that takes jobs")
         is_silent = not bad and not in_slurm.answers and not in_slurm.is_in_power_saving
         concern_if(
@@ -133,12 +128,10 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
     held = cluster.slurm.nodes_in_topology
     if held is None:
         few = cluster.threshold("slurm.nodes_without_topology")
-        if len(nodes) > few:
-            concern(f"{len(nodes)} nodes and no topology; expected one for more than {few:g} nodes")
+        concern_if(len(nodes) > few, f"{len(nodes)} nodes and no topology; expected one for more than {few:g} nodes")
         return
     missing = set(nodes) - held
-    if missing:
-        concern(f"{fold(missing)} not in any switch or block; expected every node in topology.conf")
+    concern_if(missing, f"{fold(missing)} not in any switch or block; expected every node in topology.conf")
 
 
 @evidence("scontrol show config | grep -E 'Prolog|Epilog|HealthCheck'")
@@ -152,8 +145,7 @@ def test_slurm_config(cluster: ClusterFacts) -> None:
     PrologFlags=Alloc.
     """
     seen = list(_risks(cluster.slurm))
-    if seen:
-        concern(f"{', '.join(seen)}; expected limits, a health check, and a prolog that comes first")
+    concern_if(seen, f"{', '.join(seen)}; expected limits, a health check, and a prolog that comes first")
 
 
 def _risks(slurm: SlurmCluster) -> Iterator[str]:
@@ -171,7 +163,7 @@ def _risks(slurm: SlurmCluster) -> Iterator[str]:
 
 def _is_drained_by_us(node: SlurmNode) -> bool:
     """Whether nothing but our drain keeps jobs away: of a node that went down since, Slurm keeps our reason."""
-    is_only_drained = node.answers and bool(node.states & DRAINED) and node.states & OUT_OF_USE <= DRAINED
+    is_only_drained = node.answers and bool(node.states & DRAINED) and node.states & DOWN_OR_DRAINED <= DRAINED
     return is_only_drained and node.reason.startswith(OUR_REASON)
 
 

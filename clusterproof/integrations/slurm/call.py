@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 VERDICT = "verdict"  # the record of the last run before a job
+PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"  # as the scripts start it
 DRAIN = 3  # the exit code that tells a script to drain the node
 LATE_S = 0.5  # of waiting for other runs, from which on late evidence is not the node's fault
 MAX_LOGGED = 20  # findings of one run
@@ -77,15 +78,9 @@ class Call:
     lock_wait: LockWait = field(default_factory=LockWait)
 
     @property
-    def deadline_s(self) -> float:
-        """Seconds from the start of this call to its own deadline."""
-        is_health_check = self.occasion == "health-check"
-        return self.settings.health_check.deadline_s if is_health_check else self.settings.deadline_s
-
-    @property
     def left_s(self) -> float:
         """Seconds left until the deadline."""
-        return max(0.0, self.deadline_s - (time.monotonic() - self.began))
+        return max(0.0, self.settings.deadline_of(self.occasion) - (time.monotonic() - self.began))
 
     @property
     def cursor(self) -> Cursor | None:
@@ -145,6 +140,16 @@ class Call:
             self.log(f"{name} is remembered until a reboot only: {self.state.folder}: {why}", WARNING)
         return True
 
+    def remember_drain(self, drain: Drain) -> bool:
+        """Remember a drain; whether that was possible: if not, nobody would resume the node."""
+        try:
+            remember(self.state, drain)
+        except OSError as problem:
+            why = f"cannot remember it ({self.state.folder}: {problem.strerror}) and so only observes"
+            self.log(f"would drain, but {why}: {drain.reason}", ERROR)
+            return False
+        return True
+
     def advance(self, begins: Cursor | None, ends: Cursor | None) -> None:
         """Mark the kernel log up to there as evaluated: it drains nothing, or has already done so.
 
@@ -185,8 +190,7 @@ class Call:
 def end(call: Call, drain: Drain | None) -> None:
     """End a prolog or an epilog, and this process: with DRAIN if there is a drain and the mode allows it.
 
-    If the drain could not be recorded, nobody would resume the node: then it only observes, as it does when enough
-    nodes are drained.
+    If the drain cannot be remembered, or enough nodes are drained, it only observes.
     """
     if drain is None:
         leave(0)
@@ -194,11 +198,7 @@ def end(call: Call, drain: Drain | None) -> None:
         call.log(f"would drain, but only observes: {drain.reason}", ERROR)
         call.advance(drain.begins, drain.ends)
         leave(0)
-    try:
-        remember(call.state, drain)
-    except OSError as problem:
-        why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
-        call.log(f"would drain, but {why}: {drain.reason}", ERROR)
+    if not call.remember_drain(drain):
         leave(0)
     why = why_no_drain(call.state)
     if why:
@@ -221,7 +221,7 @@ def explain(call: Call, drain: Drain) -> None:
     """Start a process that gives Slurm our reason once Slurm has drained the node for the failed script."""
     import subprocess  # rarely needed
 
-    command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.start import main; main()", "explain"]
+    command = [sys.executable, "-I", "-c", PROGRAM, "explain"]
     nothing = subprocess.DEVNULL
     try:
         left = subprocess.Popen(
@@ -241,9 +241,9 @@ def leave(status: int) -> NoReturn:
 
 def exit_at_deadline(call: Call) -> None:
     """Exit at the deadline, as configured; a call that waited for others blames no node."""
-    is_late = call.lock_wait.is_late
+    is_late, deadline_s = call.lock_wait.is_late, call.settings.deadline_of(call.occasion)
     more = ", as others were checking" if is_late else ""
-    late = CheckFinding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")
+    late = CheckFinding("node.evidence_complete", "incomplete", f"no verdict within {deadline_s:g} s{more}")
     call.log(f"{late.verdict}: {late.line}", ERROR)
     call.leave_to_health_check()
     drains = call.settings.at_deadline == "drain" and call.occasion != "health-check" and not is_late

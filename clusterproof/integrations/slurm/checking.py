@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry
 
 T = TypeVar("T")
+OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}  # of each script
 COLLECTOR_S = 5.0  # the suite's default deadline of one collector
 ASIDE_S = 2.0  # of the deadline, reserved for starting, killing what hangs, and evaluation
 NVML = 3  # times the timeout: the longest that any evidence may take

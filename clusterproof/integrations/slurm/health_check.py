@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.call import VERDICT, Call
-from clusterproof.integrations.slurm.checking import NoVerdict, check
+from clusterproof.integrations.slurm.checking import OCCASIONS, NoVerdict, check
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
@@ -16,7 +16,6 @@ from clusterproof.integrations.slurm.drains import (
     begin_of,
     is_ours,
     release,
-    remember,
     remembered_drains,
     update_remembered,
 )
@@ -49,7 +48,7 @@ from clusterproof.plugins.core.record import replace
 POLL_S = 1.0
 FOLLOW_S = 3.0  # between two checks of a node that is drained for our reason
 RETRY_S = 5.0  # before a second attempt at what did not answer
-OCCASIONS = ("prolog", "epilog")
+OF_JOBS = OCCASIONS["health-check"]
 
 
 def health_check(call: Call) -> None:
@@ -68,7 +67,7 @@ def evaluate(call: Call) -> None:
         if claim.is_claim and not confirm_claim(call, claim):
             return
     begins = begin_of(ours) if ours else call.cursor
-    run = check(OCCASIONS, call.settings, call.left_s, begins, call.log)
+    run = check(OF_JOBS, call.settings, call.left_s, begins, call.log)
     call.log_run(run)
     if call.settings.drains and call.settings.health_check.resume:
         unevaluated_record = log_unevaluated(call.state, run, call.log)
@@ -107,7 +106,7 @@ def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | N
     """Without findings that a second run does not confirm: what did not answer once may have been busy."""
     time.sleep(RETRY_S)
     try:
-        again = check(OCCASIONS, call.settings, call.left_s, begins)
+        again = check(OF_JOBS, call.settings, call.left_s, begins)
     except (NoVerdict, OSError) as why:
         call.log(f"not confirmed: {why}", WARNING)
         return tuple(finding for finding in findings if finding.check not in SEEN_TWICE)
@@ -193,11 +192,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     if node.is_unavailable:
         return is_settled(call, node, wanted)
     claim = replace(wanted, at=since_boot_s(), is_claim=True)
-    try:
-        remember(call.state, claim)
-    except OSError as problem:
-        why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
-        call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
+    if not call.remember_drain(claim):
         return False
     with _said_if_silent(call, wanted):
         control.drain(call.node, wanted.reason)
@@ -254,7 +249,7 @@ def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
     """
     if not call.settings.drains or not call.settings.health_check.resume:
         return
-    occasions = sorted({drain.occasion for drain in ours}.intersection(OCCASIONS))
+    occasions = sorted({drain.occasion for drain in ours}.intersection(OF_JOBS))
     passes = run.is_passing
     while passes and occasions:
         occasion = occasions.pop()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clusterproof.integrations.slurm import slurm_conf
+from clusterproof.integrations.slurm.checking import OCCASIONS
 from clusterproof.integrations.slurm.installation_lines import (
     InstallationLine,
     LineStatus,
@@ -21,7 +22,7 @@ from clusterproof.integrations.slurm.installation_lines import (
     to_fix,
     unknown,
 )
-from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
+from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal, rehearsed
 from clusterproof.integrations.slurm.roots import distrust
 from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
 from clusterproof.integrations.slurm.state import RUNTIME_FOLDER, why_unusable
@@ -160,7 +161,7 @@ def findings(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings
             does = "drains at the next job" if settings.drains else "would drain"
             yield to_fix(f"{finding}: this {does}", "fails")
         else:
-            yield fine(finding, {"concern": "concern", "incomplete": "incomplete"}.get(verdict, "not applicable"))
+            yield fine(finding, verdict)
 
 
 def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterator[InstallationLine]:

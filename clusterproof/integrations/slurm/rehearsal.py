@@ -10,16 +10,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clusterproof.integrations.slurm.checking import NoVerdict, check
+from clusterproof.integrations.slurm.call import PROGRAM
+from clusterproof.integrations.slurm.checking import OCCASIONS, NoVerdict, check
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import RUNTIME_FOLDER, State
 from clusterproof.integrations.slurm.verdict import cursor_of
 
-OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
 ENDS_S = 120.0  # more than twice the longest deadline
 # Of the user's environment; slurmd passes its scripts no more.
 KEPT_VARIABLES = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")
-PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
     """Start Python as the script does, and wait until all is evaluated; the script's deadline is not enforced."""
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
-    deadline_s, began = deadline_of(occasion, settings), time.monotonic()
+    deadline_s, began = settings.deadline_of(occasion), time.monotonic()
     try:
         ran = subprocess.run(command, capture_output=True, timeout=ENDS_S, check=False, env=environment, cwd="/")
         printed = json.loads(ran.stdout)
@@ -86,7 +85,7 @@ def rehearse(occasion: str, settings: Settings) -> None:
     cursor = cursor_of(State(settings.state, RUNTIME_FOLDER).read("cursor").get("cursor"))
     broken = ""
     try:
-        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, lines.append, results.append)
+        check(OCCASIONS[occasion], settings, settings.deadline_of(occasion), cursor, lines.append, results.append)
     except NoVerdict as problem:
         broken = str(problem)
     evaluated = [
@@ -102,8 +101,3 @@ def rehearse(occasion: str, settings: Settings) -> None:
         "said": lines,
     }
     print(json.dumps(rehearsal), flush=True)  # noqa: T201 - read by `rehearsed`
-
-
-def deadline_of(occasion: str, settings: Settings) -> float:
-    """Seconds from the start of a script to its own deadline."""
-    return settings.health_check.deadline_s if occasion == "health-check" else settings.deadline_s

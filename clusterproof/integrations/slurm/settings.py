@@ -57,6 +57,10 @@ class Settings:
         """Whether a failure drains the node, rather than only being logged."""
         return self.mode == "drain"
 
+    def deadline_of(self, occasion: str) -> float:
+        """Seconds from the start of a script to its own deadline."""
+        return self.health_check.deadline_s if occasion == "health-check" else self.deadline_s
+
     def as_toml(self) -> dict[str, str]:
         """Each setting except the mode in TOML notation, by name: `health_check.resume` is `true`."""
         own = {name: value for name, value in as_json(self).items() if name not in ("mode", "health_check")}

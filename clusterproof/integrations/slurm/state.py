@@ -29,26 +29,26 @@ BOOT_RECORDS = "jobs/"
 
 @record
 class State:
-    """The folder, and the one in /run, if any. Only `write` raises: OSError."""
+    """The folder, and the one in /run. Only `write` raises: OSError."""
 
     folder: str
-    runtime_folder: str = ""
+    runtime_folder: str
 
     @property
-    def _in_run(self) -> Folder | None:
-        return Folder(self.runtime_folder, reserves_space=True) if self.runtime_folder else None
+    def _in_run(self) -> Folder:
+        return Folder(self.runtime_folder, reserves_space=True)
 
     @property
     def _folders(self) -> tuple[Folder, ...]:
         """Both; the record in /run is the newer one."""
-        return tuple(filter(None, (self._in_run, Folder(self.folder))))
+        return self._in_run, Folder(self.folder)
 
     def prepare(self) -> str:
         """Create the folders, for root alone; returns why the first is not used, and the consequence, else empty."""
-        *in_run, why = [folder.prepare() for folder in self._folders]
+        why_not_in_run, why = (folder.prepare() for folder in self._folders)
         if not why:
             return ""
-        if in_run == [""]:
+        if not why_not_in_run:
             return f"{why}; what is remembered is in {self.runtime_folder}, until a reboot"
         return f"{why}; nothing is remembered from job to job"
 
@@ -98,42 +98,37 @@ class State:
 
     def write(self, name: str, record: Mapping[str, Any]) -> str:
         """Replace a record; returns why it will not survive a reboot, else empty. Raises OSError."""
-        in_run = self._in_run
-        if in_run and name.startswith(BOOT_RECORDS):
+        if name.startswith(BOOT_RECORDS):
             with contextlib.suppress(OSError):
-                in_run.write(name, record)
+                self._in_run.write(name, record)
                 return ""
         failed = None
         try:
             Folder(self.folder).write(name, record)
         except OSError as problem:
             failed = problem
-        if in_run and (failed or name.startswith(IN_BOTH)):
-            try:
-                write = in_run.write_in_any_case if name.startswith(IN_BOTH) else in_run.write
-                write(name, record)
-            except OSError:
-                if failed:
-                    raise failed from None
-                in_run.forget(name)  # no longer the newest
-        elif in_run:
-            in_run.forget(name)
-        elif failed:
-            raise failed
+        is_in_both = name.startswith(IN_BOTH)
+        if not (failed or is_in_both):
+            self._in_run.forget(name)
+            return ""
+        try:
+            write = self._in_run.write_in_any_case if is_in_both else self._in_run.write
+            write(name, record)
+        except OSError:
+            if failed:
+                raise failed from None
+            self._in_run.forget(name)  # no longer the newest
         return failed.strerror or "" if failed else ""
 
     def newest_folder(self, name: str) -> str:
         """The folder with the newest version of a record."""
-        in_run = self._in_run
-        return self.runtime_folder if in_run and in_run.read(name) else self.folder
+        return self.runtime_folder if self._in_run.read(name) else self.folder
 
     def leave(self, name: str, content: bytes) -> None:
         """Replace a file that is no record, in /run; the old one is removed in any case."""
-        in_run = self._in_run
-        if in_run:
-            in_run.remove(name)
-            with contextlib.suppress(OSError):
-                in_run.write_bytes(name, content)
+        self._in_run.remove(name)
+        with contextlib.suppress(OSError):
+            self._in_run.write_bytes(name, content)
 
     def forget(self, name: str) -> None:
         """Remove a record."""

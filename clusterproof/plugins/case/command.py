@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.case import CaseError, Collected, kubernetes
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
@@ -25,7 +26,7 @@ from clusterproof.plugins.case.slurm import NUMBER, read_job
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_folder
-from clusterproof.plugins.kubernetes.access import AwsError, open_api
+from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 
 EXIT_UNREADABLE = 4  # as pytest's for a usage error

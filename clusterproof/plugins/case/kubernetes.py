@@ -20,10 +20,13 @@ from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
+from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.access import SETTING
-from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, number, parts, table, tables, text
-from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
+from clusterproof.plugins.kubernetes.pods import ENDED
+from clusterproof.plugins.kubernetes.training_job import FORM, LABELS, NAME
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
 
 OBJECTS = {  # job kinds: API path, and name; HyperPod's is of its training operator
     "Job": "batch/v1/{}/jobs",

@@ -31,16 +31,10 @@ from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
 from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, GateSettings, resident
-from clusterproof.plugins.kubernetes.gate.round import (
-    GateMetrics,
-    Round,
-    keep_verdicts,
-    kept_verdicts,
-    pop_stored,
-    round_of,
-)
+from clusterproof.plugins.kubernetes.gate.metrics import GateMetrics
+from clusterproof.plugins.kubernetes.gate.round import Round, keep_verdicts, kept_verdicts, pop_stored, round_of
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
-from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
+from clusterproof.plugins.kubernetes.pods import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
 from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods, hand_over

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import EKS_NAME, SETTING, contexts, open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
-from clusterproof.plugins.kubernetes.workloads import job_named
+from clusterproof.plugins.kubernetes.training_job import job_named
 from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, handed_share
 
 FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"

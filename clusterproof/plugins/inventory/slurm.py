@@ -13,7 +13,8 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_add
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import answer_of
-from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts_jobs import SlurmJobs
 from clusterproof.plugins.inventory.file import MAX_PORT
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import COLLECTOR, JOBS, SETTING, ask_slurm, submit_host

@@ -16,9 +16,9 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 
 HOST = "/host"  # the mount point of the host's files in our pods
+OURS = "clusterproof"  # in the names of all conditions and taints that the suite itself writes
 
-
-TOO_MANY = 429
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, TOO_MANY = 401, 403, 404, 409, 429
 MAX_WORDS = 600  # of the server's message
 # From a webhook, with any status (400 by default); from a policy (422); from a failing webhook (500).
 OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
@@ -40,7 +40,7 @@ class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
 
     def with_rights(self, expected: str) -> str:
         """The denial, and the rights that are expected: of a user who is known."""
-        return str(self) if self.status == 401 else f"{self}; {expected}"
+        return str(self) if self.status == UNAUTHORIZED else f"{self}; {expected}"
 
 
 class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
@@ -76,14 +76,14 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
     text = printable(" ".join(str(resource.get("message") or "no more is said").split()), MAX_WORDS)
     reason = printable(str(resource.get("reason") or ""), 60)
     message = f"{status} {reason}".strip() + f": {text}"
-    if status == 401:
+    if status == UNAUTHORIZED:
         return KubernetesDenied(
-            f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
+            f"{message} (GET or change of {path}); expected credentials that are valid", status, reason
         )
     if OF_ADMISSION.search(text):
         return KubernetesRefused(message, status, reason)
-    if status == 403:
-        return (KubernetesDenied if OF_RIGHTS.search(text) else KubernetesRefused)(message, 403, reason)
+    if status == FORBIDDEN:
+        return (KubernetesDenied if OF_RIGHTS.search(text) else KubernetesRefused)(message, status, reason)
     return KubernetesError(message, status, reason)
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.aws import Account, AwsError
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
@@ -223,6 +223,3 @@ def _client(module: str) -> Any:
 
 def _line(problem: object) -> str:
     return " ".join(f"{problem}".split())[:300].rstrip(".") or type(problem).__name__
-
-
-__all__ = ["EKS_NAME", "MISSING", "SETTING", "AwsError", "contexts", "open_api"]

@@ -1,102 +1,18 @@
-"""Nodes from the API server: typed, bounded, with only the fields in use; and accessors for JSON values.
-
-Malformed values are treated as missing.
-"""
+"""Nodes from the API server: typed, bounded, with only the fields in use."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from sys import intern
-from typing import Any
 
 from clusterproof.plugins.core.cluster import INSTANCE_ID
-from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.values import entries, number, parts, table, tables, text, texts
 
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|k|[KMGTPE]i?|)")
-_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")}
-MOST = 1_000  # entries of one list or table of an object
-LONGEST = 1_000  # characters of one text
 SPLIT = "hami.io/node-nvidia-register"  # HAMi's annotation: each GPU, and how many devices it offers for it
 _SPLIT_INTO = re.compile(r'GPU-[\w-]{36}"?, ?(?:"index": ?\d{1,4}, ?)?(?:"count": ?)?(\d{1,4})\b')
 NODES_AT_ONCE = 100  # in a listing: each has 20 kB, and ten times as much when decoded
-
-
-def parts(resource: object) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
-    """The metadata, spec and status of an object."""
-    whole = table(resource)
-    return table(whole.get("metadata")), table(whole.get("spec")), table(whole.get("status"))
-
-
-def table(resource: object) -> Mapping[str, Any]:
-    """A JSON object; empty for any other value."""
-    return resource if isinstance(resource, dict) else {}
-
-
-def entries(resource: object) -> list[Any]:
-    """A list, at most MOST of it."""
-    return resource[:MOST] if isinstance(resource, list) else []
-
-
-def tables(resource: object) -> list[Mapping[str, Any]]:
-    """The objects of a list."""
-    return [entry for entry in entries(resource) if isinstance(entry, dict)]
-
-
-def text(resource: object) -> str:
-    """A text, escaped and bounded; empty for any other value."""
-    return printable(resource, LONGEST) if isinstance(resource, str) else ""
-
-
-def texts(resource: object) -> Mapping[str, str]:
-    """A table of texts; thousands of objects have the same labels, which are stored once."""
-    return {intern(text(key)): intern(text(str(value))) for key, value in list(table(resource).items())[:MOST]}
-
-
-def number(resource: object) -> int:
-    """A whole number; 0 for any other value."""
-    return resource if isinstance(resource, int) and not isinstance(resource, bool) else 0
-
-
-def quantity(text_value: str) -> int | str:
-    """A quantity (`8`, `10Gi`, `500m`) as a whole number of bytes or devices; unchanged if it is none."""
-    match = _QUANTITY.fullmatch(text_value)
-    if not match:
-        return text_value
-    if text_value.isdecimal():
-        return int(text_value)
-    return int(float(match[1]) * (_BINARY.get(match[2]) or _UNITS[match[2]]))
-
-
-def held_devices(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """The devices of a pod by resource, as the scheduler counts them.
-
-    Sidecars run beside its containers, other init containers one after the other before them.
-    """
-    together: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    for container in tables(spec.get("initContainers")):
-        if container.get("restartPolicy") == "Always":
-            together += _requested(container)
-        else:
-            most |= together + _requested(container)
-    for container in tables(spec.get("containers")):
-        together += _requested(container)
-    return dict(together | most)
-
-
-def _requested(container: Mapping[str, Any]) -> Counter[str]:
-    """Requests and limits are equal for devices; one of them may be omitted."""
-    resources = table(container.get("resources"))
-    amounts = {**texts(resources.get("limits")), **texts(resources.get("requests"))}
-    counts = {name: quantity(amount) for name, amount in amounts.items() if "/" in name}
-    return Counter({name: count for name, count in counts.items() if isinstance(count, int)})
-
-
 INSTANCE = re.compile(INSTANCE_ID)
 GROUP_LABELS = (
     "sagemaker.amazonaws.com/instance-group-name",

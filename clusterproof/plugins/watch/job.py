@@ -19,9 +19,9 @@ from clusterproof.plugins.core.own_python import python_running
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
-from clusterproof.plugins.evidence.slurm.facts import COMPLETING, SlurmJobs
+from clusterproof.plugins.evidence.slurm.facts_jobs import COMPLETING, SlurmJobs
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.workloads import FORM, JobState, job_named
+from clusterproof.plugins.kubernetes.training_job import FORM, JobState, job_named
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import JOBS, ask_slurm, submit_host
 from clusterproof.plugins.watch.own_health import Outage

@@ -16,11 +16,13 @@ from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.evaluated import result_of
 from tests.checks.control_plane.kubernetes_cluster import (
     FSX,
+    HALF_AN_HOUR_AGO,
     NAMES,
     claim,
     healthy,
     held,
     node_in_kubernetes,
+    pod,
     waiting,
 )
 from tests.checks.control_plane.kubernetes_fault import PLUGIN, ill, unbound, without_driver
@@ -77,6 +79,16 @@ def test_pods_that_wait_and_were_not_read_are_counted(check: str) -> None:
     of_all = verdicts(words)
     assert of_all[check].message == "7 more pods waiting for accelerators not checked; expected fewer"
     assert of_all["k8s_system_pods"].verdict is Verdict.PASS
+
+
+def test_a_pod_that_waits_for_long_does_not_hide_that_others_were_not_read() -> None:
+    words = healthy()
+    words.pods.append(pod("worker-9", phase="Pending", created=HALF_AN_HOUR_AGO, accelerators=8))
+    words.kubernetes["k8s_pods"]["waiting_left_out"] = 7
+    found = verdicts(words)["k8s_pending_gpu_pods"]
+    assert "train/worker-9 has been pending for 30 min" in found.message
+    assert "7 more pods waiting for accelerators not checked" in found.message
+    assert found.verdict is Verdict.INCOMPLETE
 
 
 def test_in_an_older_recording_every_pod_that_waits_was_read() -> None:

@@ -14,7 +14,8 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.slurm.facts import SlurmJobs, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts import SlurmNode
+from clusterproof.plugins.evidence.slurm.facts_jobs import SlurmJobs
 from tests.checks.control_plane.slurm_faults import NODES, SLURM_FAULTS, Json, SlurmFault, healthy, many
 
 OF_SLURM = {

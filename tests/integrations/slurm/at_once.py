@@ -8,11 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from clusterproof.integrations.slurm import health_check
-from clusterproof.integrations.slurm.call import Call
-from clusterproof.integrations.slurm.records import Log
-from clusterproof.integrations.slurm.settings import HealthCheck, Settings
-from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB, CheckFinding
+from clusterproof.integrations.slurm.settings import HealthCheck
+from clusterproof.integrations.slurm.verdict import CheckFinding
+from tests.integrations.slurm.calls import call_of, state_in
 
 NODES = 200
 LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
@@ -23,9 +21,9 @@ def drain_at_once(names: Sequence[str], folder: Path, limits: HealthCheck) -> li
     gate = threading.Barrier(len(names))
 
     def drain_one(name: str) -> bool:
-        state = State(str(folder / name))
+        state = state_in(folder / name)
         state.prepare()
-        call = Call("health-check", name, NO_JOB, Settings("drain", health_check=limits), state, Log("test", ""))
+        call = call_of("health-check", state, name, limits)
         gate.wait()
         return health_check.drain(call, call.drain((LOST,), None))
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import with_controller
-from tests.integrations.slurm.on_node import DRAIN, node
-from tests.integrations.slurm.scripts import eventually
+from tests.integrations.slurm.on_node import node
+from tests.integrations.slurm.scripts import DRAIN, eventually
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, healthy_p5
 

@@ -9,7 +9,6 @@ from tests.integrations.slurm.scripts import SCRIPTS
 from tests.testbed.node import Node
 
 TIMEOUT_S = 600.0
-DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
 def run_script(

@@ -8,11 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integrations.slurm.scripts import BUDGET, SCRIPTS, SETTINGS, STATE, drain_budget
+from tests.integrations.slurm.scripts import BUDGET, DRAIN, SCRIPTS, SETTINGS, STATE, drain_budget
 from tests.testbed.image import Content, Link, NodeImage
 from tests.testbed.node import Node, entered, with_file, with_whole_machine
-
-DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
 @contextmanager

@@ -40,6 +40,15 @@ with open("/{SYSLOG}", "ab", buffering=0) as log:
 """
 
 
+DRAIN = 'mode = "drain"\ndeadline_s = 8\n'  # the maximum, as other tests keep this machine busy
+DRAIN_ANEW = f"{DRAIN}reuse_s = 0\n"  # each job by a run of its own
+
+
+def put(node: Node, image: NodeImage) -> None:
+    """Have a node's driver answer like this image's from now on."""
+    (node.root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
+
+
 @dataclass
 class Scripted:
     """A running Slurm whose nodes have the scripts and a syslog."""
@@ -58,7 +67,7 @@ class Scripted:
 
     def nvml(self, name: str, image: NodeImage) -> None:
         """Have a node's driver answer like this image's from now on."""
-        (self.node(name).root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
+        put(self.node(name), image)
 
     def logged(self, name: str) -> str:
         """What the scripts have written to the node's syslog."""

@@ -11,7 +11,7 @@ from clusterproof.integrations.slurm.drains import EXPLAIN_S, FOLDER
 from clusterproof.integrations.slurm.folder import since_boot_s
 from clusterproof.integrations.slurm.state import RUNTIME_FOLDER
 from tests.faults import BY_NAME
-from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
+from tests.integrations.slurm.scripts import DRAIN_ANEW, Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5, with_tmpfs
 from tests.testbed.slurm_version import VERSIONS
@@ -22,7 +22,6 @@ LITTERED, SICK, FULL = "gpu001", "gpu002", "gpu003"
 LOST = "a GPU that is lost"
 NOBODY = 65534
 COLLECTORS = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 601"
-DRAIN = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -32,7 +31,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
     every = lines("prolog", "epilog", "health-check")
     images = {LITTERED: healthy_p5(LITTERED), SICK: healthy_p5(SICK), FULL: full}
-    with scripted(images, every, DRAIN, requeued, version=request.param) as running:
+    with scripted(images, every, DRAIN_ANEW, requeued, version=request.param) as running:
         yield running
 
 
@@ -90,7 +89,7 @@ def age_drains(bed: Scripted, name: str) -> None:
 @pytest.mark.usefixtures("second_job")
 def test_what_a_job_left_is_evaluated_as_after_a_job_before_its_node_is_resumed(bed: Scripted) -> None:
     assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(LITTERED)
-    assert "DRAIN" in bed.bed.state(LITTERED)
+    assert "DRAIN_ANEW" in bed.bed.state(LITTERED)
     left_over_is_killed(bed, LITTERED)
     bed.once_more(LITTERED)
     assert bed.bed.wait_for(LITTERED, "IDLE") == "IDLE"

@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from clusterproof.integrations.slurm import folder
-from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.health_check import record_full_partition
-from clusterproof.integrations.slurm.records import BUDGET_UNKNOWN, FORMER_DRAIN_BUDGET, Log, why_no_drain
+from clusterproof.integrations.slurm.records import BUDGET_UNKNOWN, FORMER_DRAIN_BUDGET, why_no_drain
 from clusterproof.integrations.slurm.records import DRAIN_BUDGET as RECORD
-from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
+from tests.integrations.slurm.calls import call_of, state_in
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import AT_MOST_ONE, FULL, LOST, OTHER_DRAINED, explained, of, other, updates
 from tests.integrations.slurm.on_node import output_of, script, state
@@ -60,7 +57,7 @@ def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
 ) -> None:
     monkeypatch.setattr(folder, "boot_id", lambda: BOOT)
     monkeypatch.setattr(folder, "since_boot_s", lambda: NOW)
-    kept = State(str(tmp_path / "state"))
+    kept = state_in(tmp_path / "state")
     kept.prepare()
     (Path(kept.folder) / f"{RECORD}.json").write_text(text)
     assert why_no_drain(kept) == why
@@ -68,7 +65,7 @@ def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
 
 @pytest.mark.parametrize("name", [RECORD, FORMER_DRAIN_BUDGET])
 def test_what_the_version_before_has_left_serves_until_the_next_health_check(tmp_path: Path, name: str) -> None:
-    kept = State(str(tmp_path / "state"))
+    kept = state_in(tmp_path / "state")
     kept.prepare()
     kept.write(name, {"at": time.time() - 120, "full": "", "nodes": 2})
     assert why_no_drain(kept) == ""
@@ -91,7 +88,7 @@ def test_after_a_rollback_and_an_upgrade_the_newest_of_this_boot_counts(
 ) -> None:
     monkeypatch.setattr(folder, "boot_id", lambda: BOOT)
     monkeypatch.setattr(folder, "since_boot_s", lambda: NOW)
-    kept = State(str(tmp_path / "state"))
+    kept = state_in(tmp_path / "state")
     kept.prepare()
     for name, text in ((RECORD, new), (FORMER_DRAIN_BUDGET, former)):
         (Path(kept.folder) / f"{name}.json").write_text(text)
@@ -102,12 +99,12 @@ def test_after_a_rollback_and_an_upgrade_the_newest_of_this_boot_counts(
 def test_what_the_version_before_has_left_is_removed_only_once_the_new_record_is_there(
     tmp_path: Path, is_taken: bool
 ) -> None:
-    kept = State(str(tmp_path / "state"))
+    kept = state_in(tmp_path / "state")
     kept.prepare()
     kept.write(FORMER_DRAIN_BUDGET, {"boot_id": boot_id(), "at": since_boot_s(), "full": "", "nodes": 2})
     if not is_taken:
         (Path(kept.folder) / f"{RECORD}.json").mkdir()
-    record_full_partition(Call("health-check", "gpu001", NO_JOB, Settings("drain"), kept, Log("test", "")), FULL, 2)
+    record_full_partition(call_of("health-check", kept), FULL, 2)
     assert why_no_drain(kept).startswith(FULL) == is_taken
     assert bool(kept.read(FORMER_DRAIN_BUDGET)) != is_taken
 

@@ -9,22 +9,16 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import HEALTHY, LOST, explained, log_an_xid, of
-from tests.integrations.slurm.on_node import DRAIN, output_of, script
-from tests.integrations.slurm.scripts import BUDGET, STATE, eventually
+from tests.integrations.slurm.on_node import output_of, script
+from tests.integrations.slurm.scripts import BUDGET, DRAIN, STATE, eventually, put
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, with_file, with_tmpfs
-from tests.testbed.nvml.values import VALUES_PATH
 
 pytestmark = needs_nodes
 HELD = BY_NAME["a GPU that somebody holds"].put(HEALTHY)
 OURS = "clusterproof: gpu."
 versions = pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
-
-
-def put(running: Node, image: NodeImage) -> None:
-    """Have the driver answer like this image's from now on."""
-    (running.root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
 
 
 def is_taken_back_with_job_41(running: Node) -> None:

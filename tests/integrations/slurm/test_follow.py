@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 
 from clusterproof.integrations.slurm import control, health_check
-from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
 from clusterproof.integrations.slurm.drains import Drain, release, remember, remembered_drains
 from clusterproof.integrations.slurm.folder import since_boot_s
-from clusterproof.integrations.slurm.records import Log
-from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
+from tests.integrations.slurm.calls import call_of, state_in
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import explained, log_an_xid, of
 from tests.integrations.slurm.on_node import output_of, script
@@ -81,7 +77,7 @@ def test_many_calls_that_drain_leave_one_follower_of_the_node_and_one_waiting() 
 def test_a_drain_that_is_forgotten_while_it_is_looked_back_at_stays_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = State(str(tmp_path / "state"))
+    state = state_in(tmp_path / "state")
     state.prepare()
     claim = Drain("prolog", "41", (), "clusterproof: gpu.gpu_answers: lost", None, since_boot_s(), True, True)
     remember(state, claim)
@@ -92,9 +88,7 @@ def test_a_drain_that_is_forgotten_while_it_is_looked_back_at_stays_forgotten(
 
     monkeypatch.setattr(control, "node_state", lambda _: NodeState(frozenset({"IDLE"}), "", ("gpu",)))
     monkeypatch.setattr(health_check, "full_after_claim", taken_back)
-    assert health_check.confirm_claim(
-        Call("explain", "gpu001", NO_JOB, Settings("drain"), state, Log("test", "")), claim
-    )
+    assert health_check.confirm_claim(call_of("explain", state), claim)
     assert remembered_drains(state) == ()
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm, has_jobs
 from tests.integrations.slurm.drained import AT_MOST_ONE, FULL, HEALTHY, OTHER_DRAINED, log_an_xid, of, other, updates
-from tests.integrations.slurm.on_node import DRAIN, output_of, script
-from tests.integrations.slurm.scripts import BUDGET, drain_budget, eventually
+from tests.integrations.slurm.on_node import output_of, script
+from tests.integrations.slurm.scripts import BUDGET, DRAIN, drain_budget, eventually
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, with_file
 

@@ -21,9 +21,9 @@ from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
-from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, marked, output_of, run_script
+from tests.integrations.slurm.installation import TIMEOUT_S, marked, output_of, run_script
 from tests.integrations.slurm.on_node import node
-from tests.integrations.slurm.scripts import BUDGET, NAMES, SCRIPTS, STATE, eventually
+from tests.integrations.slurm.scripts import BUDGET, DRAIN, NAMES, SCRIPTS, STATE, eventually
 from tests.testbed.image import ABSENT, File, Folder, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_cpu, healthy_p5, with_file, with_stuck_nvml

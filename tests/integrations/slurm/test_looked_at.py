@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
@@ -19,10 +18,8 @@ from clusterproof.integrations.slurm.drains import (
 )
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.our_drains import in_use
-from clusterproof.integrations.slurm.records import Log
-from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB, CheckFinding, Cursor
+from clusterproof.integrations.slurm.verdict import CheckFinding, Cursor
+from tests.integrations.slurm.calls import call_of, state_in
 
 XID, AER, LOST = "gpu.no_xid", "host.pcie_aer", "gpu.gpu_answers"
 
@@ -101,7 +98,7 @@ def test_a_log_whose_end_is_unknown_is_evaluated_again() -> None:
 def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
     is_reported: bool, age_s: float, jobs: set[str] | None, is_looked_at: bool, is_kept: bool, tmp_path: Path
 ) -> None:
-    state = State(str(tmp_path / "state"))
+    state = state_in(tmp_path / "state")
     state.prepare()
     findings = (CheckFinding(XID, "fail", ""),)
     then = since_boot_s() - age_s
@@ -109,7 +106,7 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
         "epilog", "41", findings, "clusterproof: why", at(10), then, is_reported, ends=at(20), boot_id=boot_id()
     )
     remember(state, drain)
-    call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
+    call = call_of("health-check", state)
     in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)
     assert (XID in state.read(LOOKED_AT), bool(remembered_drains(state))) == (is_looked_at, is_kept)
 

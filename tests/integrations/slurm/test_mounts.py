@@ -6,21 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
+from tests.integrations.slurm.scripts import DRAIN_ANEW, Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_hung_mount, needs_slurm
 from tests.testbed.node import healthy_p5, with_hung_mount
 
 pytestmark = [needs_slurm, needs_hung_mount]
 
 NAME = "gpu001"
-DRAIN = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 
 @pytest.fixture
 def bed() -> Iterator[Scripted]:
     """A node with a file system that never answers."""
     images = {NAME: with_hung_mount(healthy_p5(NAME), "/data")}
-    with scripted(images, lines("prolog", "epilog", "health-check"), DRAIN, "HealthCheckInterval=0") as running:
+    with scripted(images, lines("prolog", "epilog", "health-check"), DRAIN_ANEW, "HealthCheckInterval=0") as running:
         yield running
 
 

@@ -14,6 +14,7 @@ from clusterproof.integrations.slurm.standby import MADE_BY, RECORD, keep_part, 
 from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.agent.program import files
 from tests.faults import BY_NAME
+from tests.integrations.slurm.calls import state_in
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_whole_machine
 
@@ -23,7 +24,7 @@ from clusterproof.integrations.slurm.standby import keep_part, part_of
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.agent.program import ProbeOptions
-state = State("/var/lib/state")
+state = State("/var/lib/state", "/run/state")
 state.prepare()
 keep_part(state)
 for nvml in (b"", part_of(state)):
@@ -37,7 +38,7 @@ for nvml in (b"", part_of(state)):
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    state = State(str(tmp_path / "state"))
+    state = state_in(tmp_path / "state")
     state.prepare()
     keep_part(state)
     assert part_of(state)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults import BY_NAME
-from tests.integrations.slurm.scripts import SETTINGS, Scripted, eventually, lines, scripted, settings
+from tests.integrations.slurm.scripts import DRAIN, SETTINGS, Scripted, eventually, lines, scripted, settings
 from tests.testbed.needs import needs_frozen, needs_slurm
 from tests.testbed.node import healthy_p5, with_file, with_nvml, with_stuck_nvml
 from tests.testbed.slurm_version import IN_TURN
@@ -25,9 +25,6 @@ OBSERVED, SLOW, STUCK, HEALTHY = "gpu006", "gpu007", "gpu008", "gpu009"
 NOBODY = 65534
 AT_ONCE = 12
 REQUEUED = "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1"
-
-
-DRAIN = 'mode = "drain"\ndeadline_s = 8\n'  # the maximum, as other tests keep this machine busy
 
 
 @pytest.fixture(scope="module", params=IN_TURN)

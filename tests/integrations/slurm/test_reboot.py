@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults import BY_NAME
-from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
+from tests.integrations.slurm.scripts import DRAIN, Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm_version import IN_TURN
@@ -15,7 +15,6 @@ from tests.testbed.slurm_version import IN_TURN
 pytestmark = needs_slurm
 
 SICK = "gpu001"
-DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
 @pytest.fixture(scope="module", params=IN_TURN)

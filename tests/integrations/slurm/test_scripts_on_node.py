@@ -14,8 +14,8 @@ from clusterproof.integrations.slurm.state import RUNTIME_FOLDER
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
-from tests.integrations.slurm.on_node import DRAIN, node, output_of, script, state
-from tests.integrations.slurm.scripts import SCRIPTS, SETTINGS, STATE, eventually
+from tests.integrations.slurm.on_node import node, output_of, script, state
+from tests.integrations.slurm.scripts import DRAIN, SCRIPTS, SETTINGS, STATE, eventually
 from tests.testbed.image import File, Link, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file, with_tool

@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from clusterproof.integrations.slurm import health_check, installation, rehearsal, slurm_conf
-from clusterproof.integrations.slurm.call import MAX_LOGGED, Call
+from clusterproof.integrations.slurm.call import MAX_LOGGED
 from clusterproof.integrations.slurm.checking import NoVerdict
-from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.slurm_conf import SlurmReport
-from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import MAX_REASON, NO_JOB, PREFIX, CheckFinding, CheckRun, reason_of
+from clusterproof.integrations.slurm.verdict import MAX_REASON, PREFIX, CheckFinding, CheckRun, reason_of
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
+from tests.integrations.slurm.calls import call_of, state_in
 
 LOST = CheckFinding("gpu.gpu_answers", "fail", ", ".join(f"GPU {number}: GPU_IS_LOST" for number in range(16)))
 
@@ -47,7 +46,7 @@ def test_the_log_has_failures_first_and_says_how_many_findings_it_leaves_out(
 ) -> None:
     gaps = [CheckFinding(f"host.check_{number}", "incomplete", "unread") for number in range(MAX_LOGGED)]
     findings = (*gaps, CheckFinding("host.swap", "concern", "swap"), LOST)
-    call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
+    call = call_of("prolog", state_in(tmp_path))
     call.log_run(CheckRun("boot", 100.0, 0.4, 47, findings, None, None))
     lines = capsys.readouterr().err.splitlines()
     assert lines[1].startswith("clusterproof: test: fail: gpu.gpu_answers: ")
@@ -88,7 +87,7 @@ def test_what_did_not_answer_drains_if_a_second_look_finds_that_it_does_not(
 ) -> None:
     monkeypatch.setattr(health_check, "RETRY_S", 0.0)
     monkeypatch.setattr(health_check, "check", lambda *_: CheckRun("boot", 100.0, 0.4, 47, tuple(second), None, None))
-    call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
+    call = call_of("health-check", state_in(tmp_path))
     assert health_check.confirmed(call, tuple(first), None) == tuple(confirmed)
 
 
@@ -101,7 +100,7 @@ def test_a_second_look_that_breaks_hides_no_finding_that_needs_none(
 
     monkeypatch.setattr(health_check, "RETRY_S", 0.0)
     monkeypatch.setattr(health_check, "check", broken)
-    call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), State(str(tmp_path)), Log("test", ""))
+    call = call_of("health-check", state_in(tmp_path))
     assert health_check.confirmed(call, (LOST, silent(MOUNTS, "/fsx")), None) == (LOST,)
 
 

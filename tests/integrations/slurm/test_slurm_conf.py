@@ -22,8 +22,8 @@ from clusterproof.integrations.slurm.slurm_conf import (
 )
 from tests.builders.samples import sample
 from tests.faults import BY_NAME
-from tests.integrations.slurm.installation import DRAIN, marked, output_of, run_script
-from tests.integrations.slurm.scripts import NAMES, SCRIPTS, Scripted, eventually, lines, scripted
+from tests.integrations.slurm.installation import marked, output_of, run_script
+from tests.integrations.slurm.scripts import DRAIN, NAMES, SCRIPTS, Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu, healthy_p5
 from tests.testbed.slurm_version import IN_TURN

@@ -17,17 +17,15 @@ from typing import Any
 
 import pytest
 
-from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.folder import KEPT_S, MAX_JOBS, Folder, boot_id, since_boot_s
 from clusterproof.integrations.slurm.records import Log
-from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB
+from tests.integrations.slurm.calls import call_of, state_in
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    return State(str(tmp_path / "var" / "state"))
+    return state_in(tmp_path / "var" / "state")
 
 
 def test_a_record_is_read_as_it_was_written(state: State) -> None:
@@ -45,7 +43,7 @@ def test_the_folder_is_for_its_owner_alone(state: State) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    problem = State(str(tmp_path / "file" / "state")).prepare()
+    problem = state_in(tmp_path / "file" / "state").prepare()
     assert problem == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
 
 
@@ -277,7 +275,7 @@ def test_how_far_the_log_was_evaluated_never_goes_back_where_two_say_so_at_once(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state.prepare()
-    call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
+    call = call_of("prolog", state)
     later = threading.Thread(target=call.advance, args=(None, ("boot", 9, 9.0)))
     read = State.read
 

@@ -14,6 +14,7 @@ import pytest
 
 from clusterproof.integrations.slurm.folder import KEPT_S
 from clusterproof.integrations.slurm.state import State
+from tests.integrations.slurm.calls import NOWHERE, state_in
 
 SOMEBODY = 65534
 LOCKS = """
@@ -33,7 +34,7 @@ def state(tmp_path: Path) -> State:
     tmp_path.chmod(0o755)
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
-    return State(str(folder))
+    return state_in(folder)
 
 
 def everybodys(state: State) -> str:
@@ -88,7 +89,7 @@ def test_a_folder_in_which_others_decide_is_named_and_not_used(state: State, spo
 
 
 def test_a_folder_to_which_roots_own_link_leads_is_used(state: State) -> None:
-    led = State(str(Path(state.folder).with_name("link")))
+    led = state_in(Path(state.folder).with_name("link"))
     Path(led.folder).symlink_to(state.folder)
     assert led.prepare() == ""
     led.write("verdict", {"number": 1})
@@ -98,7 +99,7 @@ def test_a_folder_to_which_roots_own_link_leads_is_used(state: State) -> None:
 def test_the_folders_above_are_made_for_root_to_write_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        made = State(str(tmp_path / "lib" / "clusterproof" / "slurm"))
+        made = state_in(tmp_path / "lib" / "clusterproof" / "slurm")
         assert made.prepare() == ""
         made.write("jobs/42", {})
     finally:
@@ -189,10 +190,11 @@ def test_the_holder_of_the_lock_is_waited_for(state: State) -> None:
 import sys, time
 from pathlib import Path
 from clusterproof.integrations.slurm.state import State
-with State({state.folder!r}).locked():
+state = State({state.folder!r}, {NOWHERE!r})
+with state.locked():
     print("locked", flush=True)
     sys.stdin.read()
-    State({state.folder!r}).write("verdict", {{"number": 1}})
+    state.write("verdict", {{"number": 1}})
 """
     with subprocess.Popen(
         [sys.executable, "-c", held], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -11,12 +11,11 @@ from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import HEALTHY, LOST, of
 from tests.integrations.slurm.on_node import output_of, script
-from tests.integrations.slurm.scripts import BUDGET, STATE
+from tests.integrations.slurm.scripts import BUDGET, STATE, put
 from tests.testbed.clock import set_clock, settable
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, with_file, with_full_root, with_tmpfs
-from tests.testbed.nvml.values import VALUES_PATH
 
 pytestmark = needs_nodes
 FOLDER = "/var/lib/clusterproof"
@@ -28,10 +27,6 @@ def shell(commands: str) -> Callable[[Node], object]:
 
 def clock(offset_s: float) -> Callable[[Node], object]:
     return lambda running: set_clock(running, int(offset_s))
-
-
-def put(running: Node, image: NodeImage) -> None:
-    (running.root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
 
 
 @pytest.mark.parametrize(

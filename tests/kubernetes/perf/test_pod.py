@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
-from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.kubernetes.pods import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.perf import allocated, perf_pod, why_not_whole
 

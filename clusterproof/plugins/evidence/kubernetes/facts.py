@@ -14,7 +14,6 @@ from clusterproof.plugins.evidence.field import (
     integer,
     number,
     object_as,
-    objects,
     objects_as,
     read,
     table,
@@ -81,14 +80,6 @@ class Resources(Reported):
         return {name: read(amount, integer, name) for name, amount in (self.data.get("mig") or {}).items()}
 
 
-def _conditions(data: object) -> tuple[Condition, ...]:
-    return tuple(map(Condition, objects(data)))
-
-
-def _taints(data: object) -> tuple[Taint, ...]:
-    return tuple(map(Taint, objects(data)))
-
-
 @record
 class KubernetesNode(Reported):
     """A node from the API server; `labels` holds the labels that the suite uses, under the suite's own names."""
@@ -103,8 +94,8 @@ class KubernetesNode(Reported):
     region = Field(text)
     created = Field(text)
     is_cordoned = Field(boolean, "cordoned")
-    conditions = Field(_conditions)
-    taints = Field(_taints)
+    conditions = Field(objects_as(Condition))
+    taints = Field(objects_as(Taint))
     capacity = Field(object_as(Resources))
     allocatable = Field(object_as(Resources))
     info = Field(table)  # kubelet, runtime, os, kernel, architecture
@@ -186,10 +177,6 @@ class UnlabelledLevel(Reported):
     count = Field(integer)
 
 
-def _levels(data: object) -> tuple[UnlabelledLevel, ...]:
-    return tuple(map(UnlabelledLevel, objects(data)))
-
-
 @record
 class Flavor(Reported):
     """A Kueue ResourceFlavor: its node labels, its number of nodes, and its topology (empty: none)."""
@@ -199,7 +186,7 @@ class Flavor(Reported):
     nodes = Field(integer)
     topology = Field(text)
     has_topology = Field(boolean)
-    unlabelled = Field(_levels)
+    unlabelled = Field(objects_as(UnlabelledLevel))
 
 
 @record

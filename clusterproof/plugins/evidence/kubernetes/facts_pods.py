@@ -14,7 +14,6 @@ from clusterproof.plugins.evidence.field import (
     Reported,
     boolean,
     integer,
-    objects,
     objects_as,
     optional,
     text,
@@ -53,10 +52,6 @@ class WaitingContainer(Reported):
         return f"{self.name}{why}{more}" + (f", {self.restarts} restarts" if self.restarts else "")
 
 
-def _containers(data: object) -> tuple[WaitingContainer, ...]:
-    return tuple(map(WaitingContainer, objects(data)))
-
-
 @record
 class KubernetesPod(Reported):
     """A pod that has not ended, on a checked node or waiting for a node with accelerators."""
@@ -73,7 +68,7 @@ class KubernetesPod(Reported):
     created = Field(text)
     deleted = Field(text)  # when its time to end is over; empty where it is not being deleted
     is_ready = Field(boolean, "ready")
-    unready = Field(_containers)
+    unready = Field(objects_as(WaitingContainer))
     gpus = Field(integer)  # that its containers ask for together
     most_gpus = Field(integer)  # … and the one that asks for most
     accelerators = Field(integer)  # GPUs, parts of them, Neuron devices and cores

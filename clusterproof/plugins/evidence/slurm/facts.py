@@ -21,24 +21,18 @@ from clusterproof.plugins.evidence.field import (
     table,
     text,
     texts,
-    values,
 )
 
-NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes but cannot take steps
-COMPLETING = "completing"  # ended, except for what is still ending on its nodes
 OPEN = "UP"  # the state of a partition that takes jobs and starts them
-MAX_STATE, MAX_NAMES = 20, 200  # characters
+MAX_NAMES = 200  # characters
 LISTED_WITH_REASON = "DOWN OR DRAINED"  # the states in the output of sinfo -R, which lists no others
 POWERED_DOWN = frozenset(
     {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"} | {"POWER"}  # Slurm 20.11's
 )
 POWERING_UP = frozenset({"POWERING_UP", "POWER_UP", "POW_UP"})
-OUT_OF_USE = POWERED_DOWN | frozenset(
-    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
-    | {LISTED_WITH_REASON}
-    | {"FUTURE", "UNKNOWN", "PLANNED_DOWN"}
-    | {"FUTR", "UNK"}  # sinfo's abbreviations
-)
+DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG"})
+DOWN_OR_DRAINED = DRAINED | {"DOWN", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG", LISTED_WITH_REASON}
+OUT_OF_USE = POWERED_DOWN | DOWN_OR_DRAINED | {"FUTURE", "FUTR", "UNKNOWN", "UNK", "PLANNED_DOWN"}
 _WORDS = """
 ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC DYNAMIC_FUTURE DYNAMIC_NORM ERROR
 EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
@@ -210,7 +204,7 @@ class SlurmCluster(Reported):
         return {
             name: read(switch.get("switch"), text, "slurm: topology")
             for switch in self._topology or ()
-            for name in read(switch.get("nodes"), _names, "slurm: topology")
+            for name in read(switch.get("nodes"), nodes_named, "slurm: topology")
         }
 
     @property
@@ -218,55 +212,12 @@ class SlurmCluster(Reported):
         """The nodes in a switch or block; None if Slurm has no topology. Raises Incomplete."""
         if self._topology is None:
             return None
-        held = (read(switch.get("nodes"), _names, "slurm: topology") for switch in self._topology)
+        held = (read(switch.get("nodes"), nodes_named, "slurm: topology") for switch in self._topology)
         return frozenset(name for names in held for name in names)
 
     @property
     def _topology(self) -> list[dict[str, Any]] | None:
         return read(self.data.get("topology"), optional(objects), "slurm: topology")
-
-
-@record
-class SlurmJobs(Reported):
-    """The jobs that have nodes, according to `squeue`."""
-
-    @property
-    def job(self) -> str:
-        """The job in which Slurm was asked; empty outside of a job."""
-        return str(self.data.get("job") or "")
-
-    def nodes_of(self, job: str) -> tuple[str, ...]:
-        """The nodes of a job that can take steps, by its number or as `squeue` shows it; empty if there is none."""
-        running = (nodes for _, nodes, state in self._rows_of(job) if state not in NO_STEPS)
-        return tuple(sorted({name for nodes in running for name in read(nodes, _names, "slurm_jobs: nodes")}))
-
-    def state_of(self, job: str) -> str:
-        """`running`, `suspended`, `stopped`, …; empty if the job has no nodes, as it waits or has ended."""
-        return next((printable(state.lower(), MAX_STATE) for _, _, state in self._rows_of(job)), "")
-
-    def number_of(self, job: str) -> str:
-        """The job's own number, which an array task has besides `12_3`; empty if none runs, or several match."""
-        numbers = {number for number, _, _ in self._rows_of(job)}
-        return numbers.pop() if len(numbers) == 1 else ""
-
-    def other_components_of(self, job: str) -> tuple[str, ...]:
-        """The other components of a heterogeneous job, which have jobs' numbers of their own: `77+1` of `77+0`."""
-        components = [shown for shown, _, _, _ in self._rows if "+" in shown]
-        own = {shown for shown, number, _, _ in self._rows if job in (shown, number)}
-        whole = {shown.partition("+")[0] for shown in own.intersection(components)}
-        return tuple(shown for shown in components if shown not in own and shown.partition("+")[0] in whole)
-
-    def tasks_of(self, job: str) -> tuple[str, ...]:
-        """The tasks that have nodes of a job array, by its number: `7_1` and `7_2` of `7`; empty if it is none."""
-        return tuple(shown for shown, _, _, _ in self._rows if shown.startswith(f"{job}_"))
-
-    def _rows_of(self, job: str) -> list[tuple[str, str, str]]:
-        """The matching jobs' own numbers, nodes and states."""
-        return [(number, nodes, state) for shown, number, nodes, state in self._rows if job in (shown, number)]
-
-    @property
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [read(row, _row, "slurm_jobs: a job") for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
 
 
 def _may_be_of(entry: Mapping[str, Any], name: str) -> bool:
@@ -284,15 +235,9 @@ def states_of(state: str) -> frozenset[str]:
     return frozenset(re.split(r"[+*~#!%$@^-]", state.upper())) - {""}  # older versions of scontrol use sinfo's signs
 
 
-def _names(data: object) -> tuple[str, ...]:
+def nodes_named(data: object) -> tuple[str, ...]:
     """The nodes of a switch: from a nodeset, or in older recordings a list."""
     return expand(data) if isinstance(data, str) else texts(data)
-
-
-def _row(data: object) -> tuple[str, ...]:
-    """A job as `squeue` shows it, its number, its nodes and its state. Raises TypeError, ValueError."""
-    shown, number, nodes, state = texts(data)
-    return shown, number, nodes, state
 
 
 def _words(listed: str) -> tuple[str, ...]:

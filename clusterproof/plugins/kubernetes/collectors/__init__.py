@@ -15,8 +15,9 @@ from typing import Any
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 
 COLLECTOR_S = 120.0  # a thousand nodes with 30,000 pods are 60 pages
 RIGHTS = {  # the permission that a collector needs, for error messages

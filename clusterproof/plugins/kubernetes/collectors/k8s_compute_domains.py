@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import first_version
-from clusterproof.plugins.kubernetes.nodes import number, parts, tables, text
+from clusterproof.plugins.kubernetes.values import number, parts, tables, text
 
 GROUP, VERSIONS = "/apis/resource.nvidia.com", ("v1beta1",)
 MAX_DOMAINS = 1000

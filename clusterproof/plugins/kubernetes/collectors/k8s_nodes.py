@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import bad_status
+from clusterproof.plugins.kubernetes import OURS
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, quantity
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
+from clusterproof.plugins.kubernetes.values import quantity
 
 RESOURCES = {
     "nvidia.com/gpu": "gpu",
@@ -35,7 +37,6 @@ LABELS = {
     "sagemaker.amazonaws.com/fault-reasons": "hyperpod_reason",
 }
 OF_CONDITION = ("kind", "status", "reason", "message", "since", "heard")
-OURS = "clusterproof"  # in the names of what the suite itself writes, which is no evidence
 # Labels for the network above a node, the topmost first: the first set with a label on the node is used.
 LAYERS = (
     tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in range(1, 9)),
@@ -65,7 +66,7 @@ def entry(node: ApiNode) -> dict[str, Any]:
         "conditions": [
             {"bad": bad_status(condition.kind), **{key: getattr(condition, key) for key in OF_CONDITION}}
             for condition in node.conditions
-            if OURS not in condition.kind.lower()
+            if OURS not in condition.kind.lower()  # the suite's own is no evidence
         ],
         "taints": [
             {"key": taint.key, "value": taint.value, "effect": taint.effect, "ours": OURS in taint.key}

@@ -7,10 +7,10 @@ from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import role_of
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of, waiting_message
+from clusterproof.plugins.kubernetes.pods import ENDED, Container, Pod, pod_of, waiting_message
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
 
-NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+NOT_ENDED = ",".join(f"status.phase!={phase}" for phase in ENDED)
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 ACCELERATORS = (*GPUS, "nvidia.com/mig-", "aws.amazon.com/neuron")
 MAX_PODS = 50_000  # on the nodes
@@ -46,9 +46,7 @@ def read(api: Api, names: frozenset[str]) -> object:
 
 def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec, status = parts(resource)
-    ready = next((condition for condition in tables(status.get("conditions")) if condition.get("type") == "Ready"), {})
-    is_ready = ready.get("status") == "True"
-    unready = [] if is_ready else [*_unready(tables(status.get("initContainerStatuses"))), *_of(pod)]
+    unready = [] if pod.is_ready else [*_unready(tables(status.get("initContainerStatuses"))), *_of(pod)]
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -59,7 +57,7 @@ def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
         "role": role_of(pod.namespace, pod.owner.partition("/")[2]) if pod.owner.startswith("DaemonSet/") else "",
         "created": pod.created,
         "deleted": pod.deleted,
-        "ready": is_ready,
+        "ready": pod.is_ready,
         "unready": unready[:MAX_UNREADY],
         "waits_for": pod.scheduled,
         "gates": len(tables(spec.get("schedulingGates"))),

@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import first_version
-from clusterproof.plugins.kubernetes.nodes import parts, tables, text, texts
+from clusterproof.plugins.kubernetes.values import parts, tables, text, texts
 
 GROUP, VERSIONS = "/apis/kueue.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1")
 NODES = "/api/v1/nodes"

@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import first_version
-from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
 
 GROUP, VERSIONS = "/apis/resource.k8s.io", ("v1", "v1beta2", "v1beta1")
 GPUS = ("gpu", "amdgpu")  # types of whole ones: NVIDIA's, AMD's

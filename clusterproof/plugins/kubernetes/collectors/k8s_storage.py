@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import parts, table, tables, text, texts
+from clusterproof.plugins.kubernetes.values import parts, table, tables, text, texts
 
 GROUP = "/apis/storage.k8s.io/v1"
 MAX_VOLUMES = 50_000  # and the same number of claims

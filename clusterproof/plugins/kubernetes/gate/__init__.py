@@ -18,7 +18,6 @@ CONDITION = "ClusterproofHealthy"
 DOMAIN = "clusterproof.dev"
 UNFIT = f"{DOMAIN}/unfit"  # the key of our taint
 NO_SCHEDULE = "NoSchedule"  # its effect: running pods stay
-OURS = "clusterproof"  # in the key of every taint that may be removed
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"

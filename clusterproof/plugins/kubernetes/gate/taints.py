@@ -6,27 +6,27 @@ Which nodes get and lose the taint is decided over all nodes together, within th
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import OURS
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, GateSettings, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, TRUE, UNFIT, GateSettings, Health
+from clusterproof.plugins.kubernetes.gate.object_writer import ObjectWriter, lines_by_message
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,
-    ObjectWriter,
     Patch,
     difference,
     event,
-    of_nodes,
     with_taint,
     without_taints,
 )
-from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint, table
+from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint
+from clusterproof.plugins.kubernetes.values import table
 
 MAX_NAMES = 200  # characters of names in a line
 _KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -134,8 +134,9 @@ class TaintWriter:
         if self.orders.is_tainting:
             self._add(healths)
         else:
+            message = f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away"
             tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
-            self._log(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
+            self.lines += lines_by_message(dict.fromkeys(tainted, message))
 
     def _remove(self, healths: Mapping[str, Health]) -> None:
         def patch_of(seen: GateNode) -> Patch:
@@ -159,7 +160,7 @@ class TaintWriter:
         self._change(plan.names, patch_of, healths)
 
     def _change(
-        self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
+        self, names: Sequence[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
     ) -> None:
         """Change the taints of these nodes, with an event and a log message for each."""
 
@@ -172,16 +173,7 @@ class TaintWriter:
                 self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
             return change
 
-        by_change: dict[str, list[str]] = defaultdict(list)
-        for name, change in self.writer.each(changed, list(names)).items():
-            by_change[change].append(name)
-        for change in filter(None, by_change):
-            self._log(change, by_change[change])
-
-    def _log(self, message: str, names: Iterable[str]) -> None:
-        kept = list(names)
-        if kept:
-            self.lines.append(of_nodes(kept, message))
+        self.lines += lines_by_message(self.writer.each(changed, names))
 
 
 def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from clusterproof.plugins.core.record import field, record
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError, KubernetesRefused
+from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, Api, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, GateSettings, Health
+from clusterproof.plugins.kubernetes.gate.object_writer import ObjectWriter, every_node, lines_by_message
 from clusterproof.plugins.kubernetes.gate.objects import (
-    MERGE,
-    STRATEGIC,
     GateNode,
-    ObjectWriter,
     change,
     condition_patch,
     difference,
-    every_node,
     has_ours,
     is_change,
     moment,
-    of_nodes,
     seen_of,
     trial_patch,
     verdict_event,
@@ -78,7 +74,7 @@ class Gate:
         orders: GateSettings,
         began: str,
         now: float,
-        earlier: Mapping[str, str] = MappingProxyType({}),
+        earlier: Mapping[str, str],
     ) -> None:
         self.writer = writer
         self.orders = orders
@@ -101,7 +97,8 @@ class Gate:
         }
         recreated = healths.keys() & self.seen.keys() - current.keys()
         self.is_open = bool(recreated)
-        self._log("created anew since the run began: the next run evaluates it", recreated)
+        created_anew = "created anew since the run began: the next run evaluates it"
+        self.lines += lines_by_message(dict.fromkeys(recreated, created_anew))
         if current and self.orders.is_resident:
             self.lines.extend(self._unconfined(self.seen[min(current)]))
         if current and self._write_conditions(current):
@@ -109,7 +106,8 @@ class Gate:
             taints.write(current)
             self.lines.extend(taints.lines)
             self.is_pending |= taints.is_pending
-        self._log("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
+        gone = healths.keys() - self.seen.keys() | self.writer.gone
+        self.lines += lines_by_message(dict.fromkeys(gone, "not in Kubernetes any more"))
 
     def _unconfined(self, seen: GateNode) -> Iterator[str]:
         """Report if the server would let this account change more than its condition, or if that is unknown."""
@@ -125,11 +123,6 @@ class Gate:
     def _is_recreated(self, name: str) -> bool:
         """Whether a node was created after the run began: then a different one was evaluated."""
         return self.seen[name].node.created > self.earlier.get(name, self.began)
-
-    def _log(self, message: str, names: Iterable[str]) -> None:
-        kept = list(names)
-        if kept:
-            self.lines.append(of_nodes(kept, message))
 
     def _write_conditions(self, healths: Mapping[str, Health]) -> bool:
         """Write the conditions; returns whether to continue. A few go first: a missing permission affects all."""
@@ -192,10 +185,7 @@ def remove(api: Api) -> WriteOutcome:
         after = writer.changed(seen, without_ours)
         return "; ".join(filter(None, [*removed, difference(seen, after)]))
 
-    done: dict[str, list[str]] = defaultdict(list)
-    for name, removed in writer.each(clean, [name for name, seen in nodes.items() if has_ours(seen)]).items():
-        done[removed].append(name)
-    lines = [of_nodes(names, removed) for removed, names in done.items()]
+    lines = lines_by_message(writer.each(clean, [name for name, seen in nodes.items() if has_ours(seen)]))
     if every is not None and not (lines or writer.problems):
         lines.append(f"none of {len(nodes)} nodes has the condition {CONDITION} or a taint of clusterproof")
     return WriteOutcome(tuple(lines), tuple(writer.lines()))

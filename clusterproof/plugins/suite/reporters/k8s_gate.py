@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from clusterproof.plugins.kubernetes.gate import (
     resident,
     unvisited,
 )
-from clusterproof.plugins.kubernetes.gate.objects import of_nodes
+from clusterproof.plugins.kubernetes.gate.object_writer import lines_by_message
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, round_of, store
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
@@ -184,7 +184,7 @@ class K8sGateReporter:
                 (), (f"the gate itself broke: {type(broken).__name__}: {broken} ({raised_at(broken)})",)
             )
 
-        lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
+        lines = lines_by_message({name: f"{verdicts[name].reason}{WAITING}" for name in waiting})
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
 
     def _earlier(self, config: pytest.Config) -> tuple[Mapping[str, KeptVerdict], Mapping[str, Health]]:
@@ -209,13 +209,10 @@ class K8sGateReporter:
         failing_with_peers = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
         return ReportCache(config.option.k8s_keep).unconfirmed(failing_with_peers, time.time(), every)
 
-    def _unvisited(self) -> Iterator[str]:
+    def _unvisited(self) -> list[str]:
         """One line for each reason of the API server why no pod was sent to nodes."""
-        by_reason: dict[str, list[str]] = defaultdict(list)
-        for node, reason in unvisited(self.results).items():
-            by_reason[reason].append(node)
-        for reason, names in by_reason.items():
-            yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {reason}")
+        left = "not evaluated, and their conditions stay as they are"
+        return lines_by_message({node: f"{left}: {reason}" for node, reason in unvisited(self.results).items()})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was written, and what was not."""
@@ -235,13 +232,6 @@ def _keep(config: pytest.Config, verdicts: Mapping[str, KeptVerdict]) -> None:
     if config.option.k8s_keep:
         with suppress(OSError):
             keep_verdicts(Path(config.option.k8s_keep), verdicts)
-
-
-def _by_reason(verdicts: Mapping[str, Health], names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        by_reason[verdicts[name].reason].append(name)
-    return by_reason
 
 
 _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)

@@ -10,6 +10,7 @@ the run.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -113,6 +114,16 @@ class RunObjects:
         return {"name": name, "labels": labels, **({"ownerReferences": [owner]} if self.uid else {})}
 
 
+def namespace_of(settings: Mapping[str, str]) -> str:
+    """The namespace that a run's settings choose."""
+    return settings.get("k8s_namespace") or NAMESPACE
+
+
+def new_run(settings: Mapping[str, str], prefix: str = "clusterproof", image_setting: str = "k8s_image") -> RunObjects:
+    """Objects with names of their own, for the chosen namespace and image."""
+    return RunObjects(f"{prefix}-{secrets.token_hex(5)}", namespace_of(settings), settings.get(image_setting, ""))
+
+
 def job(run: RunObjects, ttl_s: int) -> Mapping[str, Any]:
     """The Job that owns everything; its own pod template is never used."""
     container = {"name": "none", "image": "none"}
@@ -149,35 +160,37 @@ def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, 
         mounts.append({"name": "etc", "mountPath": ETC})
         variables += [{"name": name} for name in UNSET]
         variables.append(LOCALE)
+    container = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent" if run.image else "Never",
+        "command": ["/bin/sh", "-c", script] if run.image else on_host(run, node, script),
+        "env": variables,
+        "securityContext": {"privileged": True, "runAsUser": 0},
+        "resources": {"requests": {"cpu": "0", "memory": "0"}, "limits": {"memory": MEMORY_LIMIT}},
+        "volumeMounts": mounts,
+    }
+    return pod_with(run, name, deadline_s, container, {"nodeName": node.name, "hostPID": True, "volumes": volumes})
+
+
+def pod_with(
+    run: RunObjects, name: str, deadline_s: int, container: Mapping[str, Any], spec: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """A pod with this container: it ends by itself, ignores taints, and gets no account of the cluster's."""
     return {
         "metadata": {
             **run.metadata(name),
             "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
         },
         "spec": {
-            "nodeName": node.name,
+            **spec,
             "restartPolicy": "Never",
             "activeDeadlineSeconds": deadline_s,
             "terminationGracePeriodSeconds": 0,
             "tolerations": [{"operator": "Exists"}],
-            "hostPID": True,
             "hostNetwork": True,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "volumes": volumes,
-            "containers": [
-                {
-                    "name": CONTAINER,
-                    "image": image,
-                    "imagePullPolicy": "IfNotPresent" if run.image else "Never",
-                    "command": ["/bin/sh", "-c", script] if run.image else on_host(run, node, script),
-                    "env": variables,
-                    "securityContext": {"privileged": True, "runAsUser": 0},
-                    "resources": {"requests": {"cpu": "0", "memory": "0"}, "limits": {"memory": MEMORY_LIMIT}},
-                    "volumeMounts": mounts,
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                }
-            ],
+            "containers": [{"name": CONTAINER, "terminationMessagePolicy": "FallbackToLogsOnError", **container}],
         },
     }
 

@@ -16,13 +16,15 @@ from clusterproof.plugins.agent.frame import last_whole
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.kubernetes import NOT_FOUND, TOO_MANY
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
-from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
+from clusterproof.plugins.kubernetes.pods import Pod, PodPages
+from clusterproof.plugins.kubernetes.values import table, text
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import NAMESPACE
+from clusterproof.plugins.transport.kubernetes import namespace_of
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
@@ -37,6 +39,7 @@ INTERVAL_SETTING = "k8s_every"  # the setting: seconds between reports
 INTERVAL_S = 60.0
 COLLECTED_S = 45.0  # for an agent to collect a report
 LOG_S = 10.0  # for a kubelet that is slow to return a log
+NO_CONTAINER = 400  # what the API server answers for the log of a container that has not started
 WORDS = 300
 KUBELET_ADVICE = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
 FEW = 20  # nodes asked for individually; a page of a listing has 500
@@ -65,7 +68,7 @@ class Agents(Connection):
     ) -> None:
         """Answer for each target with its agent's report. Raises Unusable if access to the cluster is refused."""
         settings = limits.settings
-        namespace = settings.get("k8s_namespace") or NAMESPACE
+        namespace = namespace_of(settings)
         try:
             api = open_api(settings)
             share = handed_share(settings.get(KEEP) or "")
@@ -153,9 +156,9 @@ class AgentVisit:
         why, detail = Unreached.API, str(problem)
         if isinstance(problem, KubernetesDenied):
             self.context.refusal = detail = problem.with_rights(RIGHTS).replace(self.pod.name, "…")
-        elif problem.status == 429:
+        elif problem.status == TOO_MANY:
             why = Unreached.THROTTLED
-        elif problem.status in (400, 404):
+        elif problem.status in (NO_CONTAINER, NOT_FOUND):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
         elif isinstance(problem, NoLog):
             message = f"the control plane cannot read its agent's log: {detail.partition('; expected')[0]}"

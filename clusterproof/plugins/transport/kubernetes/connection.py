@@ -6,7 +6,6 @@ run deletes its pods at the end, and if it cannot, Kubernetes does.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,10 +16,10 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
-from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.kubernetes.pods import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, image_on
+from clusterproof.plugins.transport.kubernetes import LONGEST, TTL_S, RunObjects, image_on, new_run
 from clusterproof.plugins.transport.kubernetes.creation import create_owner
 from clusterproof.plugins.transport.kubernetes.outcome import PodFailure, not_ready, refused
 from clusterproof.plugins.transport.kubernetes.perf import (
@@ -50,7 +49,7 @@ class Kubernetes(Connection):
         return LONGEST
 
     def __init__(self) -> None:
-        self._runs: dict[str, tuple[Api, RunObjects]] = {}  # runs in progress, by name
+        self._runs: dict[str, tuple[Api, RunObjects, frozenset[str]]] = {}  # in progress, by name; with their nodes
 
     def run(
         self,
@@ -76,9 +75,8 @@ class Kubernetes(Connection):
         if not reached:
             return
         rounds = -(-len(reached) // max(1, limits.fanout))
-        name = f"{self.prefix}-{secrets.token_hex(5)}"
-        run = RunObjects(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
-        self.begun(api, run, reached)
+        run = new_run(settings, self.prefix, self.image_setting)
+        self._runs[run.name] = (api, run, frozenset(target.name for target in reached))
         try:
             run = _begun(api, run, program, limits, rounds * self.visit.whole_s(limits))
             _visited(self.visit, VisitContext(api, run, limits, known, program.nonce), reached, answered)
@@ -101,10 +99,6 @@ class Kubernetes(Connection):
         """Why no pod is sent to a node; None if one is."""
         return unreachable(node, settings)
 
-    def begun(self, api: Api, run: RunObjects, targets: Sequence[Target]) -> None:  # noqa: ARG002 - who loads them asks for them
-        """Remember a run in progress."""
-        self._runs[run.name] = (api, run)
-
     def end(self, api: Api, run: RunObjects) -> None:
         """Delete the run's objects."""
         end(api, run)
@@ -112,7 +106,7 @@ class Kubernetes(Connection):
 
     def abandon(self) -> None:
         """Delete the objects of runs still in progress, which nobody waits for any more."""
-        for api, run in list(self._runs.values()):
+        for api, run, _ in list(self._runs.values()):
             end(api, run)
 
 
@@ -130,7 +124,6 @@ class PerfPods(Kubernetes):
         super().__init__()
         self._api: Api | None = None
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[Api, RunObjects, frozenset[str]]] = {}  # by name; with the names of the nodes
 
     def under_load(self) -> PerfPods:
         """This connection itself."""
@@ -157,24 +150,12 @@ class PerfPods(Kubernetes):
         detail = why_not_whole(node)
         return not_ready(node) or (PodFailure(Unreached.BUSY, detail) if detail else None)
 
-    def begun(self, api: Api, run: RunObjects, targets: Sequence[Target]) -> None:
-        """Remember a run in progress."""
-        with self._lock:
-            self._running[run.name] = (api, run, frozenset(target.name for target in targets))
-
-    def end(self, api: Api, run: RunObjects) -> None:
-        """Delete the run's objects."""
-        super().end(api, run)
-        with self._lock:
-            self._running.pop(run.name, None)
-
     def leave(self, targets: Sequence[Target]) -> bool:
         """Delete the pods that run only on these nodes, if nobody waits for them any more."""
         left = frozenset(target.name for target in targets)
-        with self._lock:
-            running = [(api, run) for api, run, names in self._running.values() if names <= left]
-        for api, run in running:
-            self.end(api, run)
+        for api, run, names in list(self._runs.values()):
+            if names <= left:
+                self.end(api, run)
         return True
 
     def unavailable(self, targets: Sequence[Target], settings: Mapping[str, str]) -> Mapping[str, str]:
@@ -229,7 +210,7 @@ def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s:
     try:
         return create_owner(api, run, ttl_s, script_of(program.command))
     except KubernetesError as problem:
-        raise Unusable(refused(problem, run)) from None
+        raise Unusable(refused(problem, run.namespace)) from None
 
 
 def _visited(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from clusterproof.plugins.kubernetes import FORBIDDEN, UNAUTHORIZED
 from clusterproof.plugins.kubernetes.api import TIMEOUT, Api, KubernetesError
 
 ANSWER_S = 10.0  # for the API server to answer, and for a kubelet that is asked again
@@ -37,7 +38,7 @@ def log_of(api: Api, pods: str, name: str, most_bytes: int, retry_s: float, **qu
 
 def _may_be_of_kubelet(problem: KubernetesError, name: str) -> bool:
     """Whether it may be the kubelet's error: also if it refuses the API server, which passes that on."""
-    is_refusal = problem.status in (401, 403) and f"( pods/log {name})" in str(problem)
+    is_refusal = problem.status in (UNAUTHORIZED, FORBIDDEN) and f"( pods/log {name})" in str(problem)
     return problem.status >= 500 or problem.reason == TIMEOUT or is_refusal
 
 

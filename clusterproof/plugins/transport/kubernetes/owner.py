@@ -7,7 +7,6 @@ deletes the Job, and everything it owns.
 from __future__ import annotations
 
 import itertools
-import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -15,20 +14,20 @@ from contextlib import suppress
 
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.api import MERGE, Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjects
+from clusterproof.plugins.transport.kubernetes import TTL_S, RunObjects, namespace_of, new_run
 from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.creation import create_owner
-from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
+from clusterproof.plugins.transport.kubernetes.outcome import refused
+from clusterproof.plugins.transport.kubernetes.pod_watch import PodWatch
 
 PUT_OFF = 4  # extensions per time to live
 RETRY_S = 10.0  # after a request that failed
 KNOWN_S = 60.0  # how long data about nodes is cached
-MERGE = "application/merge-patch+json"
-GONE = 404
 
 
 @record
@@ -63,7 +62,9 @@ class JobOwner:
             self._begin()
             self._put_off()  # a missing permission shows here, before any pod exists
         except (AwsError, KubernetesError) as problem:
-            reason = refused(problem, self._run()) if isinstance(problem, KubernetesError) else str(problem)
+            reason = (
+                refused(problem, namespace_of(self.settings)) if isinstance(problem, KubernetesError) else str(problem)
+            )
             self.close()
             raise Unusable(reason) from None
         self._thread.start()
@@ -102,14 +103,9 @@ class JobOwner:
             self._left.add(pod)
         job.pods.forget(pod)
 
-    def _run(self) -> RunObjects:
-        settings = self.settings
-        namespace = settings.get("k8s_namespace") or NAMESPACE
-        return RunObjects(f"clusterproof-{secrets.token_hex(5)}", namespace, settings.get("k8s_image", ""))
-
     def _begin(self) -> None:
         """Create a Job and its program. Raises KubernetesError."""
-        run, began = self._run(), time.monotonic()
+        run, began = new_run(self.settings), time.monotonic()
         try:
             run = create_owner(self.api, run, self.ttl_s, self._program)
         except KubernetesError:
@@ -134,7 +130,7 @@ class JobOwner:
                     self.remove(self._owned, pod)
             except KubernetesError as problem:
                 pause_s = min(RETRY_S, every_s)
-                if problem.status == GONE and not self._is_over.is_set():
+                if problem.status == NOT_FOUND and not self._is_over.is_set():
                     before = self._owned
                     with suppress(KubernetesError):
                         self._begin()

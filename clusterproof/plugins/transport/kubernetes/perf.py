@@ -16,10 +16,11 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.collectors.k8s_pods import ACCELERATORS
-from clusterproof.plugins.kubernetes.nodes import ApiNode, quantity
-from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.kubernetes.nodes import ApiNode
+from clusterproof.plugins.kubernetes.pods import Pod, pods
+from clusterproof.plugins.kubernetes.values import quantity
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
+from clusterproof.plugins.transport.kubernetes import RunObjects, pod_with
 from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
@@ -31,7 +32,6 @@ WHOLE = ("", "none")
 PRODUCT = "nvidia.com/gpu.product"  # a label: of GPUs that are divided alike, also the part
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 CLAIM = "resource claim"
-OVER = ("Succeeded", "Failed")  # phases of pods that no longer hold anything
 MEMORY = "/dev/shm"
 
 IMAGE_SETTING, IMAGE_OPTION = "k8s_perf_image", "--k8s-perf-image"
@@ -81,7 +81,7 @@ def allocated(node: ApiNode, pods: Iterable[Pod]) -> str:
     holders: dict[str, dict[str, int]] = defaultdict(dict)
     for pod in pods:
         held = {name: count for name, count in pod.devices.items() if name.startswith((*ACCELERATORS, EFA))}
-        for name, count in {**held, CLAIM: pod.claims}.items() if pod.phase not in OVER else ():
+        for name, count in {**held, CLAIM: pod.claims}.items() if not pod.has_ended else ():
             if count:
                 holders[name][f"{pod.namespace}/{pod.name}"] = count
     taken_devices = [
@@ -102,41 +102,23 @@ def perf_pod(run: RunObjects, name: str, node: ApiNode, deadline_s: int) -> Mapp
     """The pod for one node: the scheduler may place it only there, whatever the node's taints."""
     devices = {resource: str(count) for resource, count in devices_of(node).items()}
     pages = _huge_pages(node)
-    node_selector_term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
-    return {
-        "metadata": {
-            **run.metadata(name),
-            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
-        },
-        "spec": {
-            "affinity": {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [node_selector_term]}
-                }
-            },
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": deadline_s,
-            "terminationGracePeriodSeconds": 0,
-            "tolerations": [{"operator": "Exists"}],
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
-            "containers": [
-                {
-                    "name": CONTAINER,
-                    "image": run.image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["/bin/sh", "-c", run.script],
-                    "env": run.variables,
-                    "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
-                    "resources": {"requests": {**perf_requests(), **pages}, "limits": {**devices, **pages}},
-                    "volumeMounts": [{"name": "shm", "mountPath": MEMORY}],
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                }
-            ],
-        },
+    container = {
+        "image": run.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", run.script],
+        "env": run.variables,
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
+        "resources": {"requests": {**perf_requests(), **pages}, "limits": {**devices, **pages}},
+        "volumeMounts": [{"name": "shm", "mountPath": MEMORY}],
     }
+    there = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}]
+    }
+    spec = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": there}},
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+    }
+    return pod_with(run, name, deadline_s, container, spec)
 
 
 def _huge_pages(node: ApiNode) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import as_json, record
-from clusterproof.plugins.kubernetes.workloads import Container, Pod
+from clusterproof.plugins.kubernetes.pods import Container, Pod
 
 KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"

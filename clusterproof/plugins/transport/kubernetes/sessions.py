@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.kubernetes import NOT_FOUND
 from clusterproof.plugins.kubernetes.api import KubernetesError, Stream
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import PROGRAM_ENDED, Limits, NodeSession, Program, Received
@@ -26,7 +27,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     pod_failure,
     refused,
 )
-from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
+from clusterproof.plugins.transport.kubernetes.owner import CurrentJob, JobOwner
 from clusterproof.plugins.transport.kubernetes.visit import MIN_START_S
 
 POD_S = 6 * 3600  # the kubelet ends a pod after this time in any case; then another starts
@@ -94,7 +95,7 @@ class PodSession:
         except NoPod as why:
             return "" if self._is_over.is_set() else str(why)
         except KubernetesError as problem:
-            return "" if self._is_over.is_set() else refused(problem, owned.run)
+            return "" if self._is_over.is_set() else refused(problem, owned.run.namespace)
 
     def end(self) -> None:
         """As in NodeSession."""
@@ -163,7 +164,7 @@ class PodSession:
             why = pod_failure(pod, is_gone, node, 0.0, bool(job.run.image)) if node else None
             return why.detail if why else after_the_end(pod) or PROGRAM_ENDED
         is_of_another_job = job is not self._owner.current_job  # its own was deleted, and its pods are not watched
-        is_missing = status == GONE and is_of_another_job  # a starting kubelet answers this for all pods
+        is_missing = status == NOT_FOUND and is_of_another_job  # a starting kubelet answers this for all pods
         return DELETED if is_gone or is_missing else ""
 
 

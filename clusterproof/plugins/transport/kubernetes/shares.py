@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.kubernetes.gate import NOT_REACHED, REFRESH_S, Health
-from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.kubernetes.pods import Pod
 from clusterproof.plugins.transport.kubernetes.agents import is_at_work, is_changing, state_of
 from clusterproof.plugins.transport.kubernetes.report_cache import REST_S
 

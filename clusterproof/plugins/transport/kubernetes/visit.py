@@ -13,6 +13,7 @@ from clusterproof.plugins.agent.frame import has_end
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.kubernetes import NOT_FOUND, TOO_MANY
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
@@ -21,7 +22,6 @@ from clusterproof.plugins.transport.kubernetes.creation import create
 from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import (
     LONGEST,
-    PodWatch,
     after_the_end,
     has_begun,
     is_of_quota,
@@ -29,6 +29,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     pod_failure,
     refused,
 )
+from clusterproof.plugins.transport.kubernetes.pod_watch import PodWatch
 
 FREE_AGAIN_S = 2.0  # between retries for one node: Kubernetes updates quotas a moment after a pod has ended
 COUNTED_S = 15.0  # this long after the run's last pod has ended, the quota no longer counts it
@@ -246,7 +247,7 @@ class PodVisit:
         except KubernetesDenied:
             raise
         except KubernetesError as problem:
-            if problem.status == 404:
+            if problem.status == NOT_FOUND:
                 return Answer(
                     unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
                 )
@@ -257,14 +258,13 @@ class PodVisit:
 
     def refused(self, problem: KubernetesError) -> Answer:
         """The answer if permission is missing; no other node is visited then."""
-        self.context.refusal = refused(problem, self.context.run)
+        self.context.refusal = refused(problem, self.context.run.namespace)
         return Answer(unreached=Unreached.API, detail=self.context.refusal, seconds=self.seconds())
 
     def _failed(self, problem: KubernetesError) -> Answer:
-        why = Unreached.THROTTLED if problem.status == 429 else Unreached.API
-        detail = (
-            f"{problem}; expected a smaller --fanout" if problem.status == 429 else refused(problem, self.context.run)
-        )
+        why, detail = Unreached.API, refused(problem, self.context.run.namespace)
+        if problem.status == TOO_MANY:
+            why, detail = Unreached.THROTTLED, f"{problem}; expected a smaller --fanout"
         return Answer(unreached=why, detail=detail, seconds=self.seconds())
 
     def seconds(self) -> float:
