@@ -134,6 +134,17 @@ def test_libraries_are_due_where_there_are_gpus(
     expect(result, verdict, message)
 
 
+def test_a_driver_in_a_container_has_no_library_on_the_host() -> None:
+    libraries = {"versions": software(), "pci": {"devices": [GPU]}}
+    result = evaluated("software.libraries_load", **libraries)
+    expect(result, NA, "NVML answers and the host's loader finds no library of the driver, which may be in a container")
+    for collectors in ({"nvml": {"init": "error DRIVER_NOT_LOADED"}}, {"versions": software(*DRIVER[:1])}):
+        assert evaluated("software.libraries_load", **{**libraries, **collectors}).verdict is FAIL
+    assert evaluated("software.libraries_load", occasion="ami", **libraries).verdict is FAIL
+    empty = {**software(), "libraries": {"libnccl.so.2": [file(0)]}}
+    expect(evaluated("software.libraries_load", **{**libraries, "versions": empty}), FAIL, "libnccl.so.2: /f is empty")
+
+
 @pytest.mark.parametrize(
     ("check", "collectors", "message"),
     [
