@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -182,6 +183,16 @@ class Image(Reported):
     modules = Field(texts)
 
 
+_COMMENT = Pattern(r"(?s)(.*?)[ \t]+#.*")
+
+
+def _value(data: object) -> str:
+    """A variable's value, without the comment that pam_env cuts off in /etc/environment, and NCCL behind a number."""
+    value = text(data)
+    commented = _COMMENT.fullmatch(value)
+    return str(commented[1]).strip().strip("\"'") if commented else value
+
+
 LOCAL = ("lo", "docker")  # reach no other node: NCCL uses them only if nothing else is left, or they are named
 
 
@@ -190,7 +201,7 @@ class Variable(Reported):
     """One environment variable, and the file that sets it."""
 
     name = Field(text)
-    value = Field(text)
+    value = Field(_value)
     file = Field(text)
     line = Field(integer)
     conditional = Field(boolean)  # it is set in some cases only, which the file alone does not show
