@@ -14,7 +14,8 @@ from clusterproof.plugins.evidence.software.facts import Image, LeftFile, Librar
 pytestmark = [mark.software, mark.ami]
 
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
-CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # who get the key of the launch from cloud-init
+# Who get the key of the launch from cloud-init: the default users of distributions and of their images for EC2.
+CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin", "almalinux", "centos", "cloud-user", "debian", "fedora")
 RUNTIMES = ("containerd", "dockerd")
 TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 
