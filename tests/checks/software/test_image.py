@@ -138,7 +138,7 @@ def test_libraries_are_due_where_there_are_gpus(
 
 
 def test_a_driver_in_a_container_has_no_library_on_the_host() -> None:
-    libraries = {"versions": software(), "pci": {"devices": [GPU]}}
+    libraries: dict[str, Any] = {"versions": software(), "pci": {"devices": [GPU]}}
     result = evaluated("software.libraries_load", **libraries)
     expect(result, NA, "NVML answers and the host's loader finds no library of the driver, which may be in a container")
     for collectors in ({"nvml": {"init": "error DRIVER_NOT_LOADED"}}, {"versions": software(*DRIVER[:1])}):
