@@ -37,6 +37,7 @@ def test_no_text_breaks_neuron_ls_or_the_kernels_errors(text: str) -> None:
         (json.dumps(ONE_DEVICE), (Listed(0, ()),)),
         (f'time="…" level=warning msg=x\n{json.dumps(ONE_DEVICE)}\n', (Listed(0, ()),)),
         (json.dumps({"instance": "trn2", "neuron_devices": ONE_DEVICE}), (Listed(0, ()),)),
+        (json.dumps({"servers": ["u0"], "racks": [{"id": 1}], "neuron_devices": ONE_DEVICE}), (Listed(0, ()),)),
         (
             json.dumps([{"neuron_device": 3, "neuron_processes": [{"pid": 7, "command": "python3 a.py"}, {}, 5]}]),
             (Listed(3, ("python3 (pid 7)", "a (pid ?)")),),

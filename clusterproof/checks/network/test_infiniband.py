@@ -23,6 +23,7 @@ from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
+WITHOUT_USE = ("is_disabled", "is_unaddressed", "is_silent")  # facts of a port
 ONE_LANE = "(1X "  # in a rate; HDR100 and NDR200 have two of four lanes by design
 
 
@@ -76,7 +77,8 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     another of its model, or than the same port elsewhere, is a concern, since it may be another network's, unless
     InfiniBand came up on a single lane. A port in physical state Disabled was switched off by somebody, or is one of
     Ethernet without a link: a concern if the same port is active on most nodes of the group, or, where no other node
-    reports it, if an Ethernet port lost a link that ports of its model here have. A port that is Polling on all nodes
+    reports it, if an Ethernet port lost a link that ports of its model here have. So is an iWARP port that has no IPv4
+    address (INIT). A driver may report no state (NOP), as Azure's did for MANA. A port that is Polling on all nodes
     of the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
     switched off, unless no port here is active. The same holds where no other node reports the port, as in a prolog.
 
@@ -85,13 +87,13 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
     assert ib_device.ports, "no port; expected at least one"
-    used = [port for port in ib_device.ports if not _is_disabled(port)]
+    used = [port for port in ib_device.ports if not any(readings(port, *WITHOUT_USE)[0].values())]
     for port in ib_device.ports:
         with part:
             if port not in used:
                 evaluate_disabled(node, ib_device, port)
     if not used:
-        not_applicable("every port is disabled, or of Ethernet and without a link")
+        not_applicable("every port is disabled, of Ethernet without a link or address, or reports no state")
     uses = [*each(used, lambda port: (port, is_unused_everywhere(node, ib_device, port)))]
     unused = [port for port, is_unused in uses if is_unused]
     is_shared = all(_has_peers(node, ib_device, port, USES, _uses) for port in unused)
@@ -165,10 +167,6 @@ def _use(port: Port) -> str | None:
     return USED if reading["is_active"] else UNUSED if is_polling else OTHER
 
 
-def _is_disabled(port: Port) -> bool:
-    return known(lambda: port.is_disabled, False)
-
-
 def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
     """How many active ports of this model and link layer on the node have each rate."""
     kind = f"{device.model} {port.link_layer}"
@@ -235,9 +233,10 @@ def _kind(device: RdmaDevice, port: Port) -> str:
 
 
 def _state(port: Port) -> str | None:
-    """Whether a port is active or disabled; None if it is neither, or that is unknown."""
-    reading, _ = readings(port, "is_active", "is_disabled")
-    return "ACTIVE" if reading.get("is_active") else "Disabled" if reading.get("is_disabled") else None
+    """Whether a port is active, disabled or without an address; None if it is none of these, or that is unknown."""
+    states = {"is_active": "ACTIVE", "is_disabled": "Disabled", "is_unaddressed": "INIT"}
+    reading, _ = readings(port, *states)
+    return next((word for name, word in states.items() if reading.get(name)), None)
 
 
 def _name(device: RdmaDevice, port: Port) -> str:

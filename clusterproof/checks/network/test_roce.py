@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Group, Values, describe, differences, majority_of
@@ -22,6 +22,7 @@ from clusterproof.plugins.evidence.software.facts import chosen_adapters
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 
+GONE = "ENODEV"
 ACTIVE, NO_GID, UNSET, GID = "ACTIVE", "none", "not set", "RoCE v2 GID index"
 ANY_CARD = ("", "")  # of a port whose model or rate is unknown
 IN_GROUP = "settings of RoCE ports"
@@ -51,11 +52,16 @@ def test_roce_settings(node: Node) -> None:
     or by NCCL_IB_TC in a file that sets it for jobs, and their priority has no PFC though another has, or neither PFC
     nor ECN; or if NCCL_IB_GID_INDEX is set for jobs and is not the index of an address of it. A node without InfiniBand
     or EFA whose fastest ports have no such GID has no rail, unless all nodes of the group are like that and have
-    virtual functions that may hold the addresses.
+    virtual functions that may hold the addresses. A port whose interface a pod has is not compared.
 
     Remedy (fix configuration): Give the interface its IP address. Set ECN, PFC, trust and the traffic class as on the
     other ports, also in the script that sets them at boot.
     """
+    away = [*each(filter(is_elsewhere, node.roce_ports), lambda port: port.label)]
+    with part:
+        if away:
+            seen = f"no interface of {listed(away)} in the node's network namespace, as where a pod has it"
+            incomplete(f"{seen}; expected the settings of each port")
     ports = active_ports(node)
     if not ports:
         not_applicable("no active RoCE port on this node")
@@ -224,7 +230,14 @@ def is_majority_setting(node: Node, name: str, value: str) -> bool:
 
 def active_ports(node: Node) -> list[RocePort]:
     """The RoCE ports that are active, or may be; an unknown state makes that part of a check incomplete."""
-    return [port for port in node.roce_ports if known(lambda: port.state, ACTIVE).endswith(ACTIVE)]  # noqa: B023 - at once
+    ports = (port for port in node.roce_ports if not is_elsewhere(port))
+    return [port for port in ports if known(lambda: port.state, ACTIVE).endswith(ACTIVE)]  # noqa: B023 - at once
+
+
+def is_elsewhere(port: RocePort) -> bool:
+    """Whether the kernel knew no interface of its name here: no file shows the settings of one that a pod has."""
+    pfc = port.data.get("pfc")
+    return isinstance(pfc, dict) and pfc.get("error") == GONE
 
 
 def of_ports(node: Node) -> Values:

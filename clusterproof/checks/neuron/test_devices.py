@@ -11,13 +11,14 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.host.facts import has_just_booted
+from clusterproof.plugins.evidence.host.facts import Command, has_just_booted
 from clusterproof.plugins.evidence.kernel_log.wording import report, require_whole_log
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.neuron, mark.preflight, mark.prolog, mark.hyperpod_node_debugger("F")]
 
+OPTION = "json-output"
 COUNTERS = {
     "sram_ecc_uncorrected": "in SRAM",
     "mem_ecc_uncorrected": "in device memory",
@@ -131,7 +132,7 @@ def test_devices_answer(node: Node) -> None:
     """Neuron device responsiveness.
 
     neuron-ls opens every device. A device that it does not list cannot be used, and if neuron-ls hangs, the driver
-    hangs.
+    hangs. Neuron 2.34 drops the option --json-output, without which the check is incomplete.
 
     Remedy (reset or reboot): Search the kernel log (journalctl -k | grep neuron). Reload the driver when no job is
     running, or reboot the node; replace the node if that does not help.
@@ -142,11 +143,12 @@ def test_devices_answer(node: Node) -> None:
         with part:
             require_end(node, "its devices")
         with suppress(Incomplete):
-            fail_if(node.neuron_ls.exit, f"neuron-ls says {node.neuron_ls.output.strip()[:200]}; expected its devices")
+            answer = answered(node)
+            fail_if(answer.exit, f"neuron-ls says {answer.output.strip()[:200]}; expected its devices")
         raise
     require_end(node, due)
     try:
-        neuron_ls = node.neuron_ls
+        neuron_ls = answered(node)
     except Absent:
         assert node.occasion != "ami", "neuron-ls is not installed; expected Neuron's tools in the image"
         incomplete("neuron-ls is not installed here (aws-neuronx-tools); expected it to list every device")
@@ -156,6 +158,14 @@ def test_devices_answer(node: Node) -> None:
     missing = sorted(set(run) - {device.index for device in _listed(node)})
     named = ", ".join(str(index) for index in missing)
     assert not missing, f"neuron-ls does not list device {named}; expected all {len(node.neuron_devices)}"
+
+
+def answered(node: Node) -> Command:
+    """What neuron-ls printed. Raises Incomplete if it does not know the option that we ask it with."""
+    answer = node.neuron_ls
+    if answer.exit and OPTION in answer.output:
+        incomplete(f"neuron-ls does not know --{OPTION}, as from Neuron 2.34 on; expected a list of devices")
+    return answer
 
 
 def require_end(node: Node, due: str) -> None:
@@ -227,7 +237,8 @@ def devices_due(node: Node) -> str:
 
 def _listed(node: Node) -> tuple[Listed, ...]:
     """The devices that neuron-ls lists. Raises Incomplete."""
-    listed = parse_neuron_ls(node.neuron_ls.output)
+    answer = answered(node)
+    listed = parse_neuron_ls(answer.output)
     if listed is None:
-        incomplete(f"neuron-ls says {node.neuron_ls.output.strip()[:80]!r}; expected a list of devices")
+        incomplete(f"neuron-ls says {answer.output.strip()[:80]!r}; expected a list of devices")
     return listed

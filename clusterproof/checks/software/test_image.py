@@ -14,7 +14,8 @@ from clusterproof.plugins.evidence.software.facts import Image, LeftFile, Librar
 pytestmark = [mark.software, mark.ami]
 
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
-CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # who get the key of the launch from cloud-init
+# Who get the key of the launch from cloud-init: the default users of distributions and of their images for EC2.
+CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin", "almalinux", "centos", "cloud-user", "debian", "fedora")
 RUNTIMES = ("containerd", "dockerd")
 TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 
@@ -27,7 +28,7 @@ def test_libraries_load(node: Node) -> None:
 
     Each library must be in a folder that the loader searches (/etc/ld.so.conf.d and its defaults) or where EFA's and
     NVIDIA's installers put it, and must not be empty or a dangling link. libnccl and its network plug-in may be in
-    containers instead: on the host, their absence counts for images only.
+    containers instead, and so may the whole driver, if NVML answers: their absence counts for images only.
 
     Remedy (fix configuration): Reinstall what is missing (driver, libnccl2, EFA's installer), then run ldconfig.
     """
@@ -36,7 +37,8 @@ def test_libraries_load(node: Node) -> None:
     if not due and not any(libraries.values()):
         not_applicable("no GPU on this node")
     wrong = {name: fault for name, files in libraries.items() if (fault := broken(name, files))}
-    missing = [f"no {name}" for name in due if not libraries.get(name)]
+    is_elsewhere = bool(due) and is_driver_elsewhere(node)
+    missing = [f"no {name}" for name in due if not (libraries.get(name) or is_elsewhere)]
     fail_if(
         wrong or missing,
         f"{', '.join([*wrong.values(), *missing])}; expected each library to exist and not to be empty",
@@ -44,6 +46,15 @@ def test_libraries_load(node: Node) -> None:
     for name, files in libraries.items():
         if files and name not in wrong and not any(is_whole(library) for library in files):
             incomplete(f"the size of {name} may not be read")
+    if is_elsewhere:
+        seen = "NVML answers and the host's loader finds no library of the driver"
+        not_applicable(f"{seen}, which may be in a container, as with NVIDIA's GPU Operator")
+
+
+def is_driver_elsewhere(node: Node) -> bool:
+    """Whether the driver answers although none of its libraries is where the host's loader looks."""
+    has_any = any(node.software.libraries.get(name) for name in DRIVER_LIBRARIES)
+    return node.occasion != "ami" and not has_any and bool(known(lambda: node.nvml.driver, ""))
 
 
 def libraries_due(node: Node) -> tuple[str, ...]:

@@ -42,6 +42,11 @@ def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
     return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}
 
 
+def with_ports(name: str, *ports: dict[str, Any]) -> NodeEvidence:
+    """A node with a device of one model for each of these ports."""
+    return node(name, **rdma(*map(mlx5, range(len(ports)), ports)))
+
+
 def roce_port(number: int, **more: Any) -> dict[str, Any]:
     """An active RoCE port of a rail."""
     gids = [{"index": 3, "type": "RoCE v2", "kind": "ipv4"}]

@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.network.facts import Port
 from clusterproof.plugins.inventory import with_expectations
 from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node, unreached
-from tests.checks.network.given import mlx5, port, rdma, verdict
+from tests.checks.network.given import mlx5, port, rdma, verdict, with_ports
 
 FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
@@ -90,11 +90,6 @@ def test_a_renumbered_port_is_no_slow_one_whatever_is_unread(own: dict[str, Any]
 def four(**values: Any) -> dict[str, Any]:
     """A node with four ports, the first of which has these values."""
     return rdma(mlx5(0, port(**values)), *(mlx5(number, port()) for number in (1, 2, 3)))
-
-
-def with_ports(name: str, *ports: dict[str, Any]) -> NodeEvidence:
-    """A node with a device of one model for each of these ports."""
-    return node(name, **rdma(*map(mlx5, range(len(ports)), ports)))
 
 
 OFF = {"physical_state": "3: Disabled", "state": "1: DOWN"}

@@ -29,6 +29,19 @@ def test_a_node_of_an_earlier_version_that_did_not_read_pfc_is_compared_without_
     )
 
 
+GONE = {"error": "ENODEV", "text": "priorities of net1: No such device"}
+OF_A_POD = {"pfc": GONE, "dscp": GONE, "notifies": "", "reacts": "", "gids": []}
+
+
+@pytest.mark.parametrize("here", [3, 0])
+def test_a_port_whose_interface_a_pod_has_is_unread_and_unlike_none(here: int) -> None:
+    ports = [*(port(number) for number in range(here)), port(3, **OF_A_POD), port(4, **OF_A_POD)]
+    others = [host(*(port(number) for number in range(5)), name=f"n{at}") for at in range(3)]
+    for result in (result_of(CHECK, host(*ports)), result_of(CHECK, host(*ports), *others)):
+        expect(result, INCOMPLETE, "no interface of mlx5_3 port 1, mlx5_4 port 1 in the node's network namespace, as")
+    assert result_of(CHECK, others[0], host(*ports), *others[1:]).verdict is PASS
+
+
 STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 8, "gids": []}
 
 

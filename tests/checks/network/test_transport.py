@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import result_of
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import node
 from tests.checks.network.given import efa, mlx5, port, verdict
 
@@ -43,6 +43,30 @@ def test_the_transport_is_evaluated_by_the_instance_type(
     instance_type: str, assigned: list[tuple[str, str, int]], says: Verdict
 ) -> None:
     assert verdict("network.transport_plan", environment(*assigned), instance_type=instance_type).verdict is says
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "says"),
+    [
+        ("/etc/profile.d/nccl.sh", "${NCCL_SHM_DISABLE:-1}", CONCERN),
+        ("/etc/profile.d/nccl.sh", "${NCCL_SHM_DISABLE-1}", CONCERN),
+        ("/opt/slurm/task_prolog", "${NCCL_SHM_DISABLE:=1}", CONCERN),
+        ("/opt/slurm/task_prolog", "${NCCL_SHM_DISABLE:-$OTHER}", PASS),
+        ("/opt/slurm/task_prolog", "${NCCL_SHM_DISABLE}", PASS),
+        ("/etc/environment", "${NCCL_SHM_DISABLE:-1}", PASS),  # where nothing expands it
+    ],
+)
+def test_what_jobs_get_from_a_script_unless_they_set_it_is_evaluated(file: str, value: str, says: Verdict) -> None:
+    collectors = environment(("NCCL_SHM_DISABLE", value, 7))
+    collectors["environment"]["variables"][0]["file"] = file
+    result = verdict("network.transport_plan", collectors, instance_type="p5.48xlarge")
+    expect(result, says, f"NCCL_SHM_DISABLE=1 ({file} line 7): what does not go" if says is CONCERN else "")
+
+
+@pytest.mark.parametrize("value", ["1 # for a test", "1\t# for a test", '"1"  # for a test'])
+def test_a_comment_behind_a_value_hides_no_fault(value: str) -> None:
+    result = verdict("network.transport_plan", environment(("NCCL_SHM_DISABLE", value, 7)), instance_type="p5.48xlarge")
+    expect(result, CONCERN, "NCCL_SHM_DISABLE=1 (/etc/environment line 7): what does not go from GPU to GPU")
 
 
 RDMA = ("FI_EFA_USE_DEVICE_RDMA", "1")

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import result_of
+from tests.builders.evaluated import expect, result_of
 from tests.builders.recordings import boot, node
 
 FAIL, INCOMPLETE, NA, PASS = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -121,6 +121,18 @@ def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, me
 def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> None:
     result = evaluated(check, device(0), neuron_ls={"exit": 0, "output": "no devices\n"})
     assert (result.verdict, result.message) == (INCOMPLETE, "neuron-ls says 'no devices'; expected a list of devices")
+
+
+@pytest.mark.parametrize("check", ["devices_answer", "no_leftover_processes"])
+@pytest.mark.parametrize(
+    "output",
+    ["Error: unknown flag: --json-output\n", "flag provided but not defined: -json-output\nUsage of neuron-ls:\n"],
+)
+def test_a_neuron_ls_that_does_not_know_the_option_proves_nothing(check: str, output: str) -> None:
+    result = evaluated(check, device(0), instance_type="trn1.2xlarge", neuron_ls={"exit": 2, "output": output})
+    expect(
+        result, INCOMPLETE, "neuron-ls does not know --json-output, as from Neuron 2.34 on; expected a list of devices"
+    )
 
 
 def test_a_process_is_named_with_each_device_that_it_holds() -> None:

@@ -64,6 +64,9 @@ def file(size: Any = 10, **values: Any) -> dict[str, Any]:
         ({"left": [file()]}, FAIL, "left behind: /f"),
         ({"left": [file(UNREAD)]}, INCOMPLETE, "/f: "),
         ({"keys": UNREAD}, INCOMPLETE, "keys"),
+        ({"keys": {"fedora": {"keys": 1, "commands": 0}}}, PASS, ""),
+        ({"keys": {"centos": {"keys": 2, "commands": 0}}}, FAIL, "2 keys may log in as centos, cloud-init gives 1"),
+        ({"keys": {"eve": {"keys": 1, "commands": 0}}}, FAIL, "1 keys may log in as eve, cloud-init gives 0"),
         ({"identity": [{"path": "/etc/machine-id", "written": 1}]}, FAIL, "older than the instance: /etc/machine-id"),
         ({"identity": [{"path": "/etc/machine-id", "written": 1_000_001}]}, PASS, ""),
         ({"identity": [{"path": "/etc/machine-id", "written": 1}], "first_boot": None}, PASS, ""),
@@ -132,6 +135,17 @@ def test_libraries_are_due_where_there_are_gpus(
         pci={"devices": devices},
     )
     expect(result, verdict, message)
+
+
+def test_a_driver_in_a_container_has_no_library_on_the_host() -> None:
+    libraries: dict[str, Any] = {"versions": software(), "pci": {"devices": [GPU]}}
+    result = evaluated("software.libraries_load", **libraries)
+    expect(result, NA, "NVML answers and the host's loader finds no library of the driver, which may be in a container")
+    for collectors in ({"nvml": {"init": "error DRIVER_NOT_LOADED"}}, {"versions": software(*DRIVER[:1])}):
+        assert evaluated("software.libraries_load", **{**libraries, **collectors}).verdict is FAIL
+    assert evaluated("software.libraries_load", occasion="ami", **libraries).verdict is FAIL
+    empty = {**software(), "libraries": {"libnccl.so.2": [file(0)]}}
+    expect(evaluated("software.libraries_load", **{**libraries, "versions": empty}), FAIL, "libnccl.so.2: /f is empty")
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,14 @@ def test_pfc_is_a_digit_for_each_priority_and_each_dscp_has_one() -> None:
     assert priorities(attribute(1, b"ens1np0\0")) == NONE
 
 
-@pytest.mark.parametrize("interface", ["lo", "gone0", ""])
+@pytest.mark.parametrize("interface", ["lo", ""])
 def test_an_interface_without_them_has_none(interface: str) -> None:
     assert read_priorities(Node(), interface) == NONE
+
+
+def test_those_of_an_interface_in_another_network_namespace_are_unknown() -> None:
+    gone = {"error": "ENODEV", "text": "priorities of net1: No such device"}
+    assert read_priorities(Node(), "net1") == {"pfc": gone, "dscp": gone}
 
 
 def test_another_root_is_not_asked_of_this_machine(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ DSCPS = range(64)
 RTM_GETDCB, NLM_F_REQUEST, NLMSG_ERROR, IEEE_GET = 78, 1, 2, 21  # of linux/netlink.h, rtnetlink.h and dcbnl.h
 IFNAME, IEEE, PFC, APPS, BY_DSCP = 1, 13, 2, 3, 5  # its attributes; the selector of the APP entries that are by DSCP
 ANSWER_S, MAX_ANSWER = 1.0, 32 * 1024
-WITHOUT = (errno.EOPNOTSUPP, errno.ENODEV, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+WITHOUT = (errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 
 
 def read(node: Node) -> object:

@@ -91,6 +91,21 @@ class Port(Reported):
         """Whether the port was switched off by an administrator. Raises Incomplete."""
         return self.physical_state.endswith("Disabled")
 
+    @property
+    def is_unaddressed(self) -> bool:
+        """Whether it has a link but no IPv4 address, in which case Linux reports an iWARP port as in training.
+
+        An InfiniBand port that waits for a subnet manager is INIT with a link that is up. Raises Incomplete.
+        """
+        seen, _ = readings(self, "physical_state", "link_layer")
+        is_in_training = seen.get("physical_state", "").endswith("PortConfigurationTraining")
+        return self.state.endswith("INIT") and (is_in_training or seen.get("link_layer") == ETHERNET)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its driver reports no state of ports, as Linux 6.2's for Azure's MANA. Raises Incomplete."""
+        return self.state.endswith("NOP")
+
 
 @record
 class RdmaDevice(Reported):

@@ -108,14 +108,12 @@ def entries_of(output: str) -> list[dict[str, Any]] | None:
 
 def _entries(answer: object) -> list[dict[str, Any]] | None:
     """The list of devices: the whole answer, or a member of it."""
-    devices = answer if isinstance(answer, list) else None
-    if isinstance(answer, dict):
-        devices = next((entry for entry in answer.values() if isinstance(entry, list) and entry), None)
-    if devices is None or not all(
-        isinstance(entry, dict) and type(entry.get("neuron_device")) is int for entry in devices
-    ):
-        return None
-    return devices
+    lists = [entry for entry in answer.values() if entry] if isinstance(answer, dict) else [answer]
+    return next((entry for entry in lists if isinstance(entry, list) and all(map(_is_device, entry))), None)
+
+
+def _is_device(entry: object) -> bool:
+    return isinstance(entry, dict) and type(entry.get("neuron_device")) is int
 
 
 def _listed(entry: Mapping[str, Any]) -> Listed:

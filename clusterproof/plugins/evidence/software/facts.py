@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -182,6 +183,18 @@ class Image(Reported):
     modules = Field(texts)
 
 
+PLAIN = ("/etc/environment", "/etc/nccl.conf")  # files of variables in which nothing is expanded
+_DEFAULT = Pattern(r"\$\{\w{1,100}:?[-=]([^${}`]*)\}")
+_COMMENT = Pattern(r"(?s)(.*?)[ \t]+#.*")
+
+
+def _uncommented(data: object) -> str:
+    """A value without the comment that pam_env cuts off in /etc/environment, and NCCL behind a number."""
+    value = text(data)
+    commented = _COMMENT.fullmatch(value)
+    return str(commented[1]).strip().strip("\"'") if commented else value
+
+
 LOCAL = ("lo", "docker")  # reach no other node: NCCL uses them only if nothing else is left, or they are named
 
 
@@ -190,10 +203,17 @@ class Variable(Reported):
     """One environment variable, and the file that sets it."""
 
     name = Field(text)
-    value = Field(text)
+    written = Field(_uncommented, "value")
     file = Field(text)
     line = Field(integer)
     conditional = Field(boolean)  # it is set in some cases only, which the file alone does not show
+
+    @property
+    def value(self) -> str:
+        """Its value; of `${NAME:-value}` in a script the one that jobs get unless they set it. Raises Incomplete."""
+        is_script = readings(self, "file")[0].get("file") not in (None, *PLAIN)
+        default = _DEFAULT.fullmatch(self.written) if is_script else None
+        return str(default[1]) if default else self.written
 
     @property
     def where(self) -> str:

@@ -1,0 +1,44 @@
+"""RDMA ports that nobody uses: without an address, or of a driver that reports no state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect, result_of
+from tests.checks.network.given import port, with_ports
+
+FAIL, CONCERN, PASS, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS, Verdict.NOT_APPLICABLE
+UNREAD = {"error": "EINVAL", "text": ""}
+IWARP = {"link_layer": "Ethernet", "state": "2: INIT", "physical_state": "4: PortConfigurationTraining"}
+MANA = {"link_layer": "Ethernet", "state": "0: NOP", "physical_state": "0: <unknown>", "rate": UNREAD}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [IWARP, {**IWARP, "physical_state": UNREAD}, MANA],
+    ids=["iWARP", "as ibv_devinfo shows it", "Microsoft's MANA"],
+)
+def test_a_port_without_an_address_or_whose_driver_reports_no_state_is_no_fault(own: dict[str, Any]) -> None:
+    bare = port(**own)
+    expect(result_of("network.ib_ports", with_ports("n0", bare, port()), with_ports("n1", bare, port())), PASS, "")
+    alone = result_of("network.ib_ports", with_ports("n0", bare))
+    expect(alone, NA, "every port is disabled, of Ethernet without a link or address, or reports no state")
+
+
+def test_a_port_that_may_be_without_an_address_is_no_fault() -> None:
+    assert result_of("network.ib_ports", with_ports("n0", port(**{**IWARP, "link_layer": UNREAD}))).verdict is not FAIL
+
+
+def test_a_port_that_has_an_address_on_most_nodes_and_none_here_is_a_concern() -> None:
+    others = [with_ports(f"n{number}", port(link_layer="Ethernet")) for number in (1, 2)]
+    result = result_of("network.ib_ports", with_ports("n0", port(**IWARP)), *others)
+    expect(result, CONCERN, "mlx5_0 port 1 INIT; expected ACTIVE as on 2 of 3 nodes")
+
+
+def test_a_port_that_no_subnet_manager_has_made_active_is_a_fault() -> None:
+    expect(
+        result_of("network.ib_ports", with_ports("n0", port(state="2: INIT"))), FAIL, "port 1 is 2: INIT; expected 4"
+    )
