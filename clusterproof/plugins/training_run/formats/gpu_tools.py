@@ -190,7 +190,8 @@ def _names(line: str) -> list[str]:
     """The columns that a line names; empty if it names no known one."""
     match = _HEAD.match(line) if line.lstrip().startswith("#") else None
     names = match[1].split() if match else []
-    return names if any(name in OF_DCGM or name in OF_SMI for name in names) else []
+    is_of_processes = "pid" in names  # nvidia-smi pmon
+    return names if any(name in OF_DCGM or name in OF_SMI for name in names) and not is_of_processes else []
 
 
 FORMATS = (Format("dcgmi dmon", is_dmon, read_dmon),)
