@@ -114,6 +114,15 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ("*** Error in `python': malloc(): smallbin double linked list corrupted: 0x7f ***", "broken_heap"),
         ("train: loss.cc:9: float step(int): Assertion `n > 0' failed.", "assertion"),
         ("../aten/src/x.cu:92: block: [0,0,0], thread: [3,0,0] Assertion `t >= 0` failed.", "device_assert"),
+        (
+            "/b/NanCheck.cu:217: checkForNaN: block: [0,0,0], thread: [0,0,0] Assertion `!isnan(x[i])` failed.",
+            "nan_in_kernel",
+        ),
+        ("[rank0]:[E507 17:31:56.8 Utils.cu:30] CUDA error during checkForNan: device-side assert", "nan_in_kernel"),
+        (
+            "x.cu:110: Assertion `probability tensor contains either `inf`, `nan` or element < 0` failed.",
+            "nan_in_kernel",
+        ),
         ("  6%|#### | 3787/62565 [04:47<1:10:53, 13.82it/s]Killed", "killed"),
         ("Error running slurm prolog: 1", "prolog_failed"),
         ("slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE ***", "node_failed"),
