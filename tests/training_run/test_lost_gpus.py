@@ -194,6 +194,8 @@ def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
     [
         (("n1/nvidia-smi.csv", "n2/nvidia-smi.csv"), {"n1", "n2"}),
         (("n1/logs/smi.csv", "n2/logs/smi.csv"), {"n1", "n2"}),
+        (("n1/nvidia-smi_4242.csv", "n2/nvidia-smi_4242.csv"), {"n1/nvidia-smi_4242", "n2/nvidia-smi_4242"}),
+        (("n1/smi_1.csv", "n2/smi_1.csv", "n2/smi_2.csv"), {"smi_1", "smi_2"}),
         (("monday/gpu001.csv", "tuesday/gpu001.csv"), {"gpu001"}),
         (("nvidia-smi.csv",), {"nvidia-smi"}),
     ],
