@@ -114,6 +114,7 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ),
         ("HW Exception by GPU node-1 (Agent handle: 0x1b0fc990) reason :GPU Hang", "illegal"),
         ("RuntimeError: CUDA driver error: unknown error", "gpu_lost"),
+        ("Unable to determine the device handle for gpu 0000:23:00.0: Unknown Error", "gpu_lost"),
         ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "watchdog"),
         ("RuntimeError: The NVIDIA driver on your system is too old (found version 12090).", "old_driver"),
         ("Error 804: forward compatibility was attempted on non supported HW", "not_ready"),

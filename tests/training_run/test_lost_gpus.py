@@ -61,6 +61,7 @@ def up_to(minutes: int) -> Cells:
         (("[GPU is lost]",) * 5, "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU is lost"),
         (("3", *("[GPU requires reset]",) * 4), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU requires reset"),
         (HANDLE, "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to determine the device handle"),
+        (HANDLE.replace("GPU0", "gpu 0", 1), "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to"),
         (HANDLE.replace("GPU0000:", "GPU3: 0000:"), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unable to"),
         (("3", *("[Unknown Error]",) * 4), "concern", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unknown Error"),
         (
@@ -70,7 +71,7 @@ def up_to(minutes: int) -> Cells:
         ),
         (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "no sample of gpu001 gpu3 after 2025-07-21 15:14:50"),
     ],
-    ids=["lost", "reset", "no handle", "no handle of a number", "unknown", "no line", "no use"],
+    ids=["lost", "reset", "no handle", "no handle of a gpu", "no handle of a number", "unknown", "no line", "no use"],
 )
 def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     tmp_path: Path, row: tuple[str, ...] | str | None, verdict: str, words: str

@@ -79,7 +79,7 @@ def node_of(path: RunFile) -> str:
 
 
 _ERROR = re.compile(  # instead of one GPU's line, or of all
-    r"(?:Unable to determine the device handle for (?:GPU ?(?:([0-9]{1,3}): ?)?)?"
+    r"(?:Unable to determine the device handle for (?:(?:GPU|gpu) ?(?:([0-9]{1,3}): ?)?)?"
     r"([0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{4,12})?"
     r"|No devices were found)"
 )
