@@ -24,6 +24,10 @@ HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
 HANDLE = (
     "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
 )
+POWERLESS = """\
+Unable to determine the device handle for GPU 0000:3B:00.0: Unable to communicate with GPU because it is …
+This may be because not all required external power cables are
+attached, or the attached cables are not seated properly."""
 NO_DRIVER = (  # a container that lost its devices, a driver updated during a run, a driver that is gone
     "Failed to initialize NVML: Unknown Error",
     "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90",
@@ -187,6 +191,25 @@ def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
     result = result_of("run.slow_clock", read_run([str(tmp_path)]))
     assert result.verdict.value == verdict
     assert verdict == "pass" or "gpu001 gpu3 at 0.61 of its peers' clock for 30 min" in result.message
+
+
+@pytest.mark.parametrize(
+    ("message", "verdict", "note"),
+    [
+        (POWERLESS, "fail", "360 lines among samples are none (This may be because not all required external power"),
+        (
+            "WARNING: infoROM is corrupted at gpu 0000:3B:00.0",
+            "pass",
+            "180 lines among samples are none (WARNING",
+        ),
+    ],
+)
+def test_a_message_of_nvidia_smi_hides_no_sample(tmp_path: Path, message: str, verdict: str, note: str) -> None:
+    (tmp_path / "gpu001.csv").write_text(smi(lambda gpu, _: message if gpu == 3 else (str(gpu), *HEALTHY)))
+    run = read_run([str(tmp_path)])
+    assert len(run.data.samples.of(GPU)) == 7
+    assert result_of("run.gpu_lost", run).verdict.value == verdict
+    assert any(line.startswith(note) for line in run.data.notes), run.data.notes
 
 
 @pytest.mark.long

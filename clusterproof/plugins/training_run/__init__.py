@@ -129,6 +129,13 @@ class OutOfRange:
 
 
 @record
+class OtherLine:
+    """A line among samples that is none of them: a warning of their tool, a message of srun's."""
+
+    words: str
+
+
+@record
 class Unranked:
     """A file that does not name the rank of its compute times."""
 

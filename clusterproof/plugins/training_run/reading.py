@@ -146,6 +146,8 @@ def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
     for file, (first, count) in recorded.out_of_range.items():
         left_out = f"{number_of(count, 'sample')} left out, as {'it is' if count == 1 else 'they are'}"
         yield f"{left_out} out of range ({first}): {file}"
+    for file, (first, count) in recorded.other_lines.items():
+        yield f"{number_of(count, 'line')} among samples {'is' if count == 1 else 'are'} none ({first}): {file}"
     if recorded.moved:
         rank, locations = next(iter(recorded.moved.items()))
         more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""

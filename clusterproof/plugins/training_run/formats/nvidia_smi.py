@@ -8,13 +8,15 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import CutFile, OutOfRange, RunError
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.training_run import CutFile, OtherLine, OutOfRange, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
     DRAW,
     FREE,
     LIMIT,
+    MAX_WORDS,
     REASONS,
     TOTAL,
     USED,
@@ -57,8 +59,11 @@ def is_smi(head: bytes) -> bool:
     return TIME in columns and any(column in COLUMNS for column in columns)
 
 
-def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]:
-    """The samples of its GPUs, and which of them are lost. Raises RunError."""
+def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | OtherLine | CutFile]:
+    """The samples of its GPUs, and which of them are lost; a warning on an infoROM, or srun's message, is none.
+
+    Raises RunError.
+    """
     lines, table = Lines(path), _Table(node_of(path))
     for line in lines:
         if lost := lost_gpu_in(line, table.node, table.time_s):
@@ -76,6 +81,9 @@ def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]
             if lines.is_cut:
                 yield CutFile()
                 return
+            if not any(map(_TIME.match, cells)):
+                yield OtherLine(printable(line.strip(), MAX_WORDS))
+                continue
             many = f"{len(cells)} values; expected {len(table.columns)}, as the first line names them"
             raise RunError(f"{lines.where}: {many}")
         yield from table.take(dict(zip(table.columns, cells, strict=True)), lines.where)
