@@ -212,6 +212,27 @@ def test_a_message_of_nvidia_smi_hides_no_sample(tmp_path: Path, message: str, v
     assert any(line.startswith(note) for line in run.data.notes), run.data.notes
 
 
+@pytest.mark.parametrize(
+    ("said", "verdict", "note"),
+    [
+        (f"{HANDLE}\n" * 90, "fail", []),
+        (f"{HANDLE}\n" + smi(up_to(30)), "fail", []),
+        (NO_DRIVER[1], "incomplete", []),
+        ("No devices were found\n", "pass", ["not understood: gpu002.csv"]),
+    ],
+    ids=["no handle", "no handle before its values", "no driver", "never a GPU"],
+)
+def test_a_node_of_which_nvidia_smi_said_nothing_else_is_not_left_out(
+    tmp_path: Path, said: str, verdict: str, note: list[str]
+) -> None:
+    (tmp_path / "gpu001.csv").write_text(smi(up_to(30)))
+    (tmp_path / "gpu002.csv").write_text(said)
+    run = read_run([str(tmp_path)])
+    result = result_of("run.gpu_lost", run)
+    assert (result.verdict.value, run.data.notes) == (verdict, note)
+    assert verdict == "pass" or "gpu002" in result.message
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "nodes"),

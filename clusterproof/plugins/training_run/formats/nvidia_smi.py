@@ -54,9 +54,15 @@ MAX_GPUS = 256  # of a node
 
 
 def is_smi(head: bytes) -> bool:
-    """Whether a file that begins so is such a table."""
-    columns = _columns(head.partition(b"\n")[0].decode("utf-8", "replace"))
-    return TIME in columns and any(column in COLUMNS for column in columns)
+    """Whether a file that begins so is such a table, perhaps behind what nvidia-smi says of a GPU, or is only that."""
+    has_error = False
+    for line in head.decode("utf-8", "replace").splitlines():
+        if lost := lost_gpu_in(line, "", 0.0):
+            has_error |= bool(lost.device) or not lost.is_gone  # a host that never had a GPU has no devices
+        elif line.strip() and not is_rest_of_error(line):
+            columns = _columns(line)
+            return TIME in columns and any(column in COLUMNS for column in columns)
+    return has_error
 
 
 def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | OtherLine | CutFile]:
