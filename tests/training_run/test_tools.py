@@ -125,6 +125,13 @@ def test_violations_that_dmon_of_nvidia_smi_prints_hold_a_slow_clock_down(
     assert (result.verdict.value, "gpu007 gpu3 at 0.61" in result.message) == (verdict, True), result.message
 
 
+def test_the_end_of_the_step_in_which_dmon_ran_is_no_sample(tmp_path: Path) -> None:
+    end = "slurmstepd: error: *** STEP 12.0 ON gpu001 CANCELLED AT 2026-08-17T10:15:00 DUE TO TIME LIMIT ***\n"
+    run = read(tmp_path, SMI_DMON + "    0   111    83    25     7     0     0  4513  1683\n" * 99 + end)
+    assert means(run, GPU) == {("gpu001", "gpu0"): 25}
+    assert run.data.notes[0].startswith("1 line among samples is none (slurmstepd: error: *** STEP 12.0 ON gpu001")
+
+
 def test_times_of_dmon_count_where_it_prints_them_also_behind_midnight(tmp_path: Path) -> None:
     head = "#Time        gpu    pwr     sm\n#HH:MM:SS    Idx      W      %\n"
     rows = (
