@@ -212,6 +212,7 @@ SILENT = (  # output where hardware may be the cause and nothing shows that the 
     "AssertionError: checksum of gradients differs on rank 3",
     "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
     "AssertionError: Invalid device id",
+    "NanCheck.cu:217: Assertion `!isnan(x[i])` failed.\nRuntimeError: CUDA error: device-side assert triggered",
     "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x9d in position 12: invalid start byte",
     "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
 )

@@ -141,6 +141,11 @@ OTHERS = [  # a file that is not read: the message, and what is expected instead
         "the answer of NCCL's RAS, .*; expected dumps",
     ),
     ("stats.txt", STATISTICS.encode(), "what DCGM has counted of a job, .*; expected samples over time"),
+    (
+        "gpu001.pmon.txt",
+        b"# gpu         pid   type     sm    mem   command\n    0       4242     C     95     40   python\n",
+        "what nvidia-smi pmon says of processes; expected what nvidia-smi dmon says",
+    ),
     ("run-x1.wandb", b":W&B\xe1\xbe\0", "a file of Weights & Biases; expected what the job printed"),
     ("wandb-summary.json", b'{"_runtime": 9}', "a file of Weights & Biases; expected what the job printed"),
     ("events.out.tfevents.1763600000.gpu001.7.0", EVENT, "events of TensorBoard, .*; expected the trainer's log"),

@@ -44,15 +44,22 @@ def test_a_loss_that_megatron_leaves_out_at_the_end_does_not_pass(
     assert (result.verdict.value, words in result.message) == (verdict, True), result.message
 
 
+def test_a_loss_that_megatron_leaves_out_of_each_line_beside_a_norm_that_is_nan_is_nan(tmp_path: Path) -> None:
+    """bigscience-workshop/Megatron-DeepSpeed#396: the job had begun from a checkpoint that was."""
+    text = "".join(iteration(step, loss="", norm="grad norm: nan |") for step in range(5426, 5446))
+    assert finite(tmp_path, text).message.startswith("rank 0: the loss is nan from step 5426 on, in 20 of 20 lines")
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "".join(iteration(step, loss="", norm="", skipped=1) for step in range(1, 12)) + iteration(12),
+        healthy(8) + iteration(9, loss="", norm="grad norm: inf |", skipped=1) + iteration(10),
         healthy(8) + iteration(9, loss="", norm="", skipped=1) + iteration(10),
         healthy(8) + iteration(9)[: iteration(9).index("lm loss")],
         "".join(iteration(step, skipped=1) for step in range(10, 100, 10)),
     ],
-    ids=["while the scale settles", "once", "a line that was cut", "in one of ten iterations"],
+    ids=["while the scale settles", "once, with its norm", "once", "a line that was cut", "in one of ten iterations"],
 )
 def test_a_line_without_its_loss_in_a_healthy_log_accuses_nobody(tmp_path: Path, text: str) -> None:
     assert finite(tmp_path, text).verdict.value == "pass"

@@ -24,6 +24,10 @@ HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
 HANDLE = (
     "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
 )
+POWERLESS = """\
+Unable to determine the device handle for GPU 0000:3B:00.0: Unable to communicate with GPU because it is …
+This may be because not all required external power cables are
+attached, or the attached cables are not seated properly."""
 NO_DRIVER = (  # a container that lost its devices, a driver updated during a run, a driver that is gone
     "Failed to initialize NVML: Unknown Error",
     "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90",
@@ -61,6 +65,7 @@ def up_to(minutes: int) -> Cells:
         (("[GPU is lost]",) * 5, "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU is lost"),
         (("3", *("[GPU requires reset]",) * 4), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU requires reset"),
         (HANDLE, "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to determine the device handle"),
+        (HANDLE.replace("GPU0", "gpu 0", 1), "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to"),
         (HANDLE.replace("GPU0000:", "GPU3: 0000:"), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unable to"),
         (("3", *("[Unknown Error]",) * 4), "concern", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unknown Error"),
         (
@@ -70,7 +75,7 @@ def up_to(minutes: int) -> Cells:
         ),
         (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "no sample of gpu001 gpu3 after 2025-07-21 15:14:50"),
     ],
-    ids=["lost", "reset", "no handle", "no handle of a number", "unknown", "no line", "no use"],
+    ids=["lost", "reset", "no handle", "no handle of a gpu", "no handle of a number", "unknown", "no line", "no use"],
 )
 def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     tmp_path: Path, row: tuple[str, ...] | str | None, verdict: str, words: str
@@ -188,12 +193,54 @@ def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
     assert verdict == "pass" or "gpu001 gpu3 at 0.61 of its peers' clock for 30 min" in result.message
 
 
+@pytest.mark.parametrize(
+    ("message", "verdict", "note"),
+    [
+        (POWERLESS, "fail", "360 lines among samples are none (This may be because not all required external power"),
+        (
+            "WARNING: infoROM is corrupted at gpu 0000:3B:00.0",
+            "pass",
+            "180 lines among samples are none (WARNING",
+        ),
+    ],
+)
+def test_a_message_of_nvidia_smi_hides_no_sample(tmp_path: Path, message: str, verdict: str, note: str) -> None:
+    (tmp_path / "gpu001.csv").write_text(smi(lambda gpu, _: message if gpu == 3 else (str(gpu), *HEALTHY)))
+    run = read_run([str(tmp_path)])
+    assert len(run.data.samples.of(GPU)) == 7
+    assert result_of("run.gpu_lost", run).verdict.value == verdict
+    assert any(line.startswith(note) for line in run.data.notes), run.data.notes
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "note"),
+    [
+        (f"{HANDLE}\n" * 90, "fail", []),
+        (f"{HANDLE}\n" + smi(up_to(30)), "fail", []),
+        (NO_DRIVER[1], "incomplete", []),
+        ("No devices were found\n", "pass", ["not understood: gpu002.csv"]),
+    ],
+    ids=["no handle", "no handle before its values", "no driver", "never a GPU"],
+)
+def test_a_node_of_which_nvidia_smi_said_nothing_else_is_not_left_out(
+    tmp_path: Path, said: str, verdict: str, note: list[str]
+) -> None:
+    (tmp_path / "gpu001.csv").write_text(smi(up_to(30)))
+    (tmp_path / "gpu002.csv").write_text(said)
+    run = read_run([str(tmp_path)])
+    result = result_of("run.gpu_lost", run)
+    assert (result.verdict.value, run.data.notes) == (verdict, note)
+    assert verdict == "pass" or "gpu002" in result.message
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "nodes"),
     [
         (("n1/nvidia-smi.csv", "n2/nvidia-smi.csv"), {"n1", "n2"}),
         (("n1/logs/smi.csv", "n2/logs/smi.csv"), {"n1", "n2"}),
+        (("n1/nvidia-smi_4242.csv", "n2/nvidia-smi_4242.csv"), {"n1/nvidia-smi_4242", "n2/nvidia-smi_4242"}),
+        (("n1/smi_1.csv", "n2/smi_1.csv", "n2/smi_2.csv"), {"smi_1", "smi_2"}),
         (("monday/gpu001.csv", "tuesday/gpu001.csv"), {"gpu001"}),
         (("nvidia-smi.csv",), {"nvidia-smi"}),
     ],

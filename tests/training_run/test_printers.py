@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.training_run.formats.printer import Printer, bar_of, printer
+from tests.training_run.builders import result_of
 from tests.training_run.logs import finite, read, titan
 
 
@@ -102,3 +103,16 @@ def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
     run = read(tmp_path, "".join(lines))
     assert list(run.data.losses.losses) == [(0, 0)]
     assert len(run.data.steps[0]) == 7
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("[rank3]:", "rank 3"), ("[default3]:", "a rank that its files do not name"), ("", "rank 0")],
+)
+def test_the_number_of_a_rank_on_its_node_is_not_said_to_be_the_ranks(tmp_path: Path, label: str, name: str) -> None:
+    lines = [
+        f"{label}2024/05/01 10:{step:02}:00 - mmengine - INFO - Epoch(train)  [1][{step:4d}/9000]  lr: 1.0e-03  "
+        "time: 1.0  data_time: 0.6  loss: 1.0\n"
+        for step in range(1, 40)
+    ]
+    assert f"{name} waits for data" in result_of("run.data_wait", read(tmp_path, "".join(lines))).message

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import RunError, files, kind_of, run_data
+from clusterproof.plugins.training_run import RunError, files, kind_of, reading, run_data
+from clusterproof.plugins.training_run.files import RunFile
+from clusterproof.plugins.training_run.not_recorded import how_it_ended
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import CHECKS, result_of
@@ -121,6 +123,27 @@ def test_a_file_of_which_a_limit_leaves_a_part_unread_is_no_pass(
     are_incomplete(read_run([str(tmp_path)]), f"{tmp_path}/trace.csv{words}")
 
 
+def test_a_packed_file_that_is_damaged_from_its_beginning_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text(TABLE)
+    damaged = bytearray(gzip.compress(TABLE.encode()))
+    damaged[30:40] = bytes(10)
+    (tmp_path / "trace.csv.gz").write_bytes(damaged)
+    are_incomplete(read_run([str(tmp_path)]), f"{tmp_path}/trace.csv.gz: Error -3 while decompressing data")
+
+
+def test_a_log_that_is_rotated_away_behind_its_last_line_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trace.csv").write_text(TABLE)
+
+    def gone(file: RunFile) -> str:
+        file.path.unlink()
+        return how_it_ended(file)
+
+    monkeypatch.setattr(reading, "how_it_ended", gone)
+    assert read_run([str(tmp_path)]).data.files
+
+
 @pytest.mark.parametrize("value", ["-0.5", "nan"])
 def test_an_operation_that_lasts_no_time_costs_itself_only(tmp_path: Path, value: str) -> None:
     rows = TABLE.split("\n")
@@ -215,6 +238,11 @@ def test_memory_stays_flat_however_often_operations_repeat(tmp_path: Path) -> No
         ("bwd", "compute"),
         ("DataLoader", "data"),
         ("data_wait", "data"),
+        ("wait_for_data", "data"),
+        ("dataloader_wait", "data"),
+        ("data_loading_wait", "data"),
+        ("WaitForBatch", "data"),
+        ("wait_data_parallel", "communication"),
         ("DataParallel.all_reduce", "communication"),
         ("save_checkpoint", "checkpoint"),
         ("optimizer-clip-main-grad", "other"),

@@ -125,6 +125,13 @@ def test_violations_that_dmon_of_nvidia_smi_prints_hold_a_slow_clock_down(
     assert (result.verdict.value, "gpu007 gpu3 at 0.61" in result.message) == (verdict, True), result.message
 
 
+def test_the_end_of_the_step_in_which_dmon_ran_is_no_sample(tmp_path: Path) -> None:
+    end = "slurmstepd: error: *** STEP 12.0 ON gpu001 CANCELLED AT 2026-08-17T10:15:00 DUE TO TIME LIMIT ***\n"
+    run = read(tmp_path, SMI_DMON + "    0   111    83    25     7     0     0  4513  1683\n" * 99 + end)
+    assert means(run, GPU) == {("gpu001", "gpu0"): 25}
+    assert run.data.notes[0].startswith("1 line among samples is none (slurmstepd: error: *** STEP 12.0 ON gpu001")
+
+
 def test_times_of_dmon_count_where_it_prints_them_also_behind_midnight(tmp_path: Path) -> None:
     head = "#Time        gpu    pwr     sm\n#HH:MM:SS    Idx      W      %\n"
     rows = (
@@ -141,10 +148,10 @@ def test_the_engine_s_utilization_counts_with_mig_and_otherwise_the_driver_s(tmp
     assert means(run, GPU) == {("gpu007", "gpu0"): 93, ("gpu007", "gpu1"): 97}
 
 
-def series(metric: str, value: object, **labels: str) -> dict[str, Any]:
+def series(metric: str, value: object, begin: int = 1_782_864_000, **labels: str) -> dict[str, Any]:
     """One series, with the labels that dcgm-exporter gives."""
     of = {"gpu": "0", "UUID": "GPU-df2bfa0a", "device": "nvidia0", "Hostname": "k0s-gpu-0", "instance": "10.0.0.9:9400"}
-    points = [[1_782_864_000 + 15 * number, str(value)] for number in range(60)]
+    points = [[begin + 15 * number, str(value)] for number in range(60)]
     return {"metric": {"__name__": metric, **of, **labels}, "values": points}
 
 
@@ -169,6 +176,16 @@ def test_answers_of_prometheus_are_read_series_by_series(tmp_path: Path) -> None
     assert means(run, TENSOR) == {("k0s-gpu-0", "gpu0"): 31}
     assert means(run, MEMORY) == {("k0s-gpu-0", "gpu0"): 75}
     assert result_of("run.gpu_busy", run).verdict.value == "pass"
+
+
+def test_a_gpu_has_one_size_of_memory_though_each_of_its_pods_has_a_series(tmp_path: Path) -> None:
+    many = [
+        series(f"DCGM_FI_DEV_{what}", value, begin, **pod)
+        for begin, pod, used in ((1_782_864_000, {}, 0), (1_782_864_900, {"exported_pod": "llama-worker-0"}, 40_000))
+        for what, value in (("GPU_UTIL", used // 500), ("FB_USED", used), ("FB_FREE", 80_000 - used))
+    ]  # NVIDIA/dcgm-exporter#237
+    run = read(tmp_path, answer(many), "answer.json")
+    assert run.sampled.peak_memory == 50
 
 
 @pytest.mark.parametrize("metric", ["DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"])

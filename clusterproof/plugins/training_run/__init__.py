@@ -129,6 +129,13 @@ class OutOfRange:
 
 
 @record
+class OtherLine:
+    """A line among samples that is none of them: a warning of their tool, a message of srun's."""
+
+    words: str
+
+
+@record
 class Unranked:
     """A file that does not name the rank of its compute times."""
 
@@ -158,7 +165,8 @@ _ORDER = [kind for kind, _ in _WORDS]
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
 _TOGETHER = (  # words that have another meaning separately
     (re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE), "alltoall"),
-    (re.compile(r"(data|batch|input)[ _-]?wait", re.IGNORECASE), "dataloader"),
+    (re.compile(r"(data|batch|input)([ _-]?load(er|ing))?[ _-]?wait", re.IGNORECASE), "dataloader"),
+    (re.compile(r"wait[ _-]?((for|on)[ _-]?)?(data(?![ _-]?parallel)|batch|input)", re.IGNORECASE), "dataloader"),
 )
 
 

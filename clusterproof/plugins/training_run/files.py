@@ -6,6 +6,7 @@ import json
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
@@ -47,23 +48,33 @@ class RunFile:
         return self.path.name
 
 
+_DIGITS = re.compile(r"\d+")
+_TOOL = re.compile(r"(?:nvidia[-_]?)?(?:smi|dmon|dcgmi?)(?![a-z])")
+
+
 def stem_of(path: Path) -> str:
     """`gpu001` of `gpu001.dmon.txt`."""
     return path.name.partition(".")[0] or path.name
 
 
 def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
-    """For files whose names differ in no number, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`."""
+    """For files of one name in several folders, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`.
+
+    A number in it is the node's, `monday/gpu001.csv`, unless a tool's name is before it and no other file's name
+    differs in the number alone: that of the job, `n1/smi_4242.csv`, stays beside the folder.
+    """
     by_stem: dict[str, list[Path]] = {}
     for path in paths:
-        stem = stem_of(path)
-        if not any(letter.isdecimal() for letter in stem):
-            by_stem.setdefault(stem, []).append(path.absolute())
+        by_stem.setdefault(stem_of(path), []).append(path.absolute())
+    alike = Counter(_DIGITS.sub("#", stem) for stem in by_stem)
     folders: dict[Path, str] = {}
-    for files in by_stem.values():
-        if len({path.parent for path in files}) > 1:
+    for stem, files in by_stem.items():
+        without_number = _DIGITS.sub("#", stem)
+        is_of_node = without_number != stem and not (_TOOL.match(stem) and alike[without_number] == 1)
+        if len({path.parent for path in files}) > 1 and not is_of_node:
             depth = len(Path(os.path.commonpath([path.parent for path in files])).parts)
-            folders |= {path: path.parts[depth] for path in files if len(path.parts) > depth + 1}
+            name = "" if without_number == stem else f"/{stem}"
+            folders |= {path: f"{path.parts[depth]}{name}" for path in files if len(path.parts) > depth + 1}
     return {path: folders.get(path.absolute(), "") for path in paths}
 
 

@@ -40,6 +40,7 @@ _EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  
 _RAS = re.compile(rb"NCCL version [^\n]{1,100} compiled with CUDA [^\n]{1,40}\n[^\n]{0,100}\n\nJob summary\n")
 _RAS_JSON = re.compile(rb'\s*\{\s*"nccl_version"\s*:\s*"')
 _JOB_STATISTICS = re.compile(rb"\s*Successfully retrieved (?:statistics for job|process info for PID): ")
+_PMON = re.compile(rb"\s*#\s*(?:Date\s+)?(?:Time\s+)?gpu\s+pid\s")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _EVENTS = b"brain.Event:"  # in the first record of TensorBoard's
 
@@ -75,6 +76,10 @@ OTHERS = (
         "what DCGM has counted of a job, means of all its time; "
         "expected samples over time (dcgmi dmon -e 203,1004,100,252,251)",
         lambda _, head: _JOB_STATISTICS.match(head),
+    ),
+    UnreadFormat(
+        "what nvidia-smi pmon says of processes; expected what nvidia-smi dmon says of GPUs",
+        lambda _, head: _PMON.match(head),
     ),
     UnreadFormat(
         "a file of Weights & Biases; expected what the job printed (its log, or output.log in the same folder)",

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -98,10 +99,16 @@ def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
     Raises RunError for a faulty named file.
     """
     path, below = file.path, file.below
-    if known := format_of(file):
+    try:
+        known = format_of(file)
+    except RunError as wrong:
+        unread.refused.append(str(wrong))
+        return False
+    if known:
         is_whole = _read(file, known, recorded, unread)
-        if ending := how_it_ended(file):
-            unread.failed.setdefault(ending, path)
+        with suppress(FileNotFoundError):  # of a run in progress
+            if ending := how_it_ended(file):
+                unread.failed.setdefault(ending, path)
         return is_whole
     if not below:
         raise RunError(f"{path}{_not_known(file)}")
@@ -139,6 +146,8 @@ def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
     for file, (first, count) in recorded.out_of_range.items():
         left_out = f"{number_of(count, 'sample')} left out, as {'it is' if count == 1 else 'they are'}"
         yield f"{left_out} out of range ({first}): {file}"
+    for file, (first, count) in recorded.other_lines.items():
+        yield f"{number_of(count, 'line')} among samples {'is' if count == 1 else 'are'} none ({first}): {file}"
     if recorded.moved:
         rank, locations = next(iter(recorded.moved.items()))
         more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""

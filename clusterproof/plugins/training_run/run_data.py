@@ -19,6 +19,7 @@ from clusterproof.plugins.training_run import (
     Dump,
     NoDuration,
     Operation,
+    OtherLine,
     OutOfRange,
     Position,
     RunError,
@@ -51,6 +52,7 @@ Fact = (
     | Dump
     | Sample
     | OutOfRange
+    | OtherLine
     | GpuLost
     | RankSeen
     | DataLoader
@@ -74,6 +76,7 @@ class RunData:
     cut: list[str] = field(default_factory=list)  # files that break off
     no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps without duration
     out_of_range: dict[str, tuple[str, int]] = field(default_factory=dict)  # by file: the first, and how many
+    other_lines: dict[str, tuple[str, int]] = field(default_factory=dict)  # the same of lines that are no samples
     empty: list[str] = field(default_factory=list)  # files without any data of the run
     positions: dict[int, Position] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
@@ -114,7 +117,8 @@ class RunData:
             Operation: self._operation,
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
-            OutOfRange: self._out_of_range,
+            OutOfRange: lambda wrong, where: _count(self.out_of_range, wrong.message, where),
+            OtherLine: lambda other, where: _count(self.other_lines, other.words, where),
             GpuLost: lambda gpu, _: self.samples.lose(gpu),
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
@@ -147,10 +151,6 @@ class RunData:
     def _loop(self, loop: StepLoop, _where: str) -> None:
         known = self.loop or loop
         self.loop = StepLoop(min(known.began, loop.began), max(known.ended, loop.ended))
-
-    def _out_of_range(self, wrong: OutOfRange, where: str) -> None:
-        first, count = self.out_of_range.get(where, (wrong.message, 0))
-        self.out_of_range[where] = first, count + 1
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:
@@ -232,3 +232,8 @@ class RunData:
         else:
             mean, count = before
             cells[step] = (mean + (seconds - mean) * times / (count + times), count + times)
+
+
+def _count(left_out: dict[str, tuple[str, int]], message: str, where: str) -> None:
+    first, count = left_out.get(where, (message, 0))
+    left_out[where] = first, count + 1

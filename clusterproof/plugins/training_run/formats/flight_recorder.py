@@ -25,6 +25,7 @@ _KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
 _PICKLED = (b"entries", b"pg_config", b"pg_status", b"profiling_name")  # other pickles contain none of these
 BEGUN, ENDED = "started", "completed"
 GLOO = "gloo:"
+_BACKEND = re.compile(r"([a-z]\w{0,30}:)?(.*)", re.DOTALL)  # `nccl:`, `nccl2:`, `xccl:`
 NO_SENDS = (None, 0, "0")
 _RANK = re.compile(r"(?<![0-9])[0-9]{1,7}$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
 _SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
@@ -156,13 +157,13 @@ class _Entry:
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
     """An operation from any version: before 2.0 groups had no names, and one number counted all."""
-    name = _text(entry["profiling_name"]).removeprefix("nccl:")
+    backend, name = _BACKEND.match(_text(entry["profiling_name"])).groups()  # type: ignore[union-attr] # or of none
     is_p2p = bool(entry.get("is_p2p", _PAIR.match(name)))
     number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
     group, *rest = entry["process_group"] if "process_group" in entry else (entry["pg_id"],)
     has_ended = entry["state"] == ENDED
-    if name.startswith(GLOO):  # its operations never change state
-        name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
+    if backend == GLOO:  # its operations never change state
+        has_ended = bool(entry.get("retired"))
     purpose = _text(rest[0]) if rest else ""
     return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, purpose, entry)
 

@@ -256,7 +256,9 @@ class Frameworks:
                 lasted = _seconds(framework, timed, where)
                 waited = framework.data and framework.data.search(line)
                 parts = {"data": seconds(waited[1], "data_time", where)} if waited else {}
-                yield from [] if lasted is None else [Step(Position(source.rank), step, lasted, parts, times)]
+                if lasted is not None:
+                    is_unnamed = source.is_unnamed
+                    yield Step(Position(source.rank), step, lasted, parts, times, is_unnamed=is_unnamed)
 
 
 def _number(match: re.Match[str], where: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import CutFile, OutOfRange, RunError
+from clusterproof.plugins.training_run import CutFile, OtherLine, OutOfRange, RunError
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, real, stem_of
 from clusterproof.plugins.training_run.samples import (
     CAPPED,
@@ -79,7 +79,7 @@ def node_of(path: RunFile) -> str:
 
 
 _ERROR = re.compile(  # instead of one GPU's line, or of all
-    r"(?:Unable to determine the device handle for (?:GPU ?(?:([0-9]{1,3}): ?)?)?"
+    r"(?:Unable to determine the device handle for (?:(?:GPU|gpu) ?(?:([0-9]{1,3}): ?)?)?"
     r"([0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{4,12})?"
     r"|No devices were found)"
 )
@@ -87,6 +87,7 @@ _NO_DRIVER = re.compile(  # also in a container that has lost its devices, whose
     r"Failed to initialize NVML: .*|NVIDIA-SMI has failed because [^.]*"
 )
 _GOES_ON = "NVML library version: "  # the second line of a version mismatch
+_OF_SLURM = ("slurmstepd: ", "srun: ")  # who end a tool with its step
 MAX_WORDS = 100  # characters of a complaint
 
 
@@ -137,7 +138,7 @@ def is_dmon(head: bytes) -> bool:
     return _names(head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")) != []
 
 
-def read_dmon(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]:
+def read_dmon(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | OtherLine | CutFile]:
     """The samples of its GPUs, each a second after the previous one if lines have no time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
@@ -148,6 +149,9 @@ def read_dmon(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile
             yield lost
             continue
         if is_rest_of_error(line):
+            continue
+        if line.startswith(_OF_SLURM):
+            yield OtherLine(printable(line.strip(), MAX_WORDS))
             continue
         names = _names(line) or names
         clock = _CLOCK.match(line)
@@ -190,7 +194,8 @@ def _names(line: str) -> list[str]:
     """The columns that a line names; empty if it names no known one."""
     match = _HEAD.match(line) if line.lstrip().startswith("#") else None
     names = match[1].split() if match else []
-    return names if any(name in OF_DCGM or name in OF_SMI for name in names) else []
+    is_of_processes = "pid" in names  # nvidia-smi pmon
+    return names if any(name in OF_DCGM or name in OF_SMI for name in names) and not is_of_processes else []
 
 
 FORMATS = (Format("dcgmi dmon", is_dmon, read_dmon),)

@@ -107,7 +107,8 @@ class Megatron:
             loss = None  # printed for 0
         was_missing = loss is None and self.had_loss and is_whole
         self.had_loss |= loss is not None
-        if loss is None and (nans or (was_missing and norm is not None and not isfinite(norm))):
+        is_of_nan = is_whole and not is_skipped and norm is not None and not isfinite(norm)
+        if loss is None and (nans or is_of_nan):
             loss = nan
         if is_whole or loss is not None or norm is not None:
             yield Loss(

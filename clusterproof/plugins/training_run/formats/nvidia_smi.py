@@ -8,13 +8,15 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import CutFile, OutOfRange, RunError
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.training_run import CutFile, OtherLine, OutOfRange, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
     DRAW,
     FREE,
     LIMIT,
+    MAX_WORDS,
     REASONS,
     TOTAL,
     USED,
@@ -52,13 +54,22 @@ MAX_GPUS = 256  # of a node
 
 
 def is_smi(head: bytes) -> bool:
-    """Whether a file that begins so is such a table."""
-    columns = _columns(head.partition(b"\n")[0].decode("utf-8", "replace"))
-    return TIME in columns and any(column in COLUMNS for column in columns)
+    """Whether a file that begins so is such a table, perhaps behind what nvidia-smi says of a GPU, or is only that."""
+    has_error = False
+    for line in head.decode("utf-8", "replace").splitlines():
+        if lost := lost_gpu_in(line, "", 0.0):
+            has_error |= bool(lost.device) or not lost.is_gone  # a host that never had a GPU has no devices
+        elif line.strip() and not is_rest_of_error(line):
+            columns = _columns(line)
+            return TIME in columns and any(column in COLUMNS for column in columns)
+    return has_error
 
 
-def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]:
-    """The samples of its GPUs, and which of them are lost. Raises RunError."""
+def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | OtherLine | CutFile]:
+    """The samples of its GPUs, and which of them are lost; a warning on an infoROM, or srun's message, is none.
+
+    Raises RunError.
+    """
     lines, table = Lines(path), _Table(node_of(path))
     for line in lines:
         if lost := lost_gpu_in(line, table.node, table.time_s):
@@ -76,6 +87,9 @@ def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | CutFile]
             if lines.is_cut:
                 yield CutFile()
                 return
+            if not any(map(_TIME.match, cells)):
+                yield OtherLine(printable(line.strip(), MAX_WORDS))
+                continue
             many = f"{len(cells)} values; expected {len(table.columns)}, as the first line names them"
             raise RunError(f"{lines.where}: {many}")
         yield from table.take(dict(zip(table.columns, cells, strict=True)), lines.where)

@@ -84,7 +84,7 @@ def read_answer(path: RunFile) -> Iterator[Sample | OutOfRange | CutFile]:
                 if kept > MAX_POINTS:
                     raise RunError(f"{series.where}: more than {MAX_POINTS:,} points; expected fewer: a larger step")
         else:
-            whole[gpu, meaning] = max((value for _, value in points), default=0.0)
+            whole[gpu, meaning] = max((whole.get((gpu, meaning), 0.0), *(value for _, value in points)))
     if '"matrix"' not in series.head + series.tail:
         raise RunError(f"{path}: no series over time; {EXPECTED}")
     whole |= {(gpu, BUSY): 100.0 for gpu, _ in known if (gpu, UTIL) not in known}

@@ -71,7 +71,8 @@ class Torchtitan:
             lasted = self.clocks.setdefault(source, WallClock()).lasted(last_time, time_s, count)
             saving, saves = self.saving_s.pop(source, None), self.saves.pop(source, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
-            yield Step(Position(source.rank), step, lasted / count, parts, count, saves)
+            is_unnamed = source.is_unnamed
+            yield Step(Position(source.rank), step, lasted / count, parts, count, saves, is_unnamed=is_unnamed)
 
 
 def _losses(line: str, step: int, source: Printer) -> Iterator[Loss]:
