@@ -40,7 +40,8 @@ def nodes_of(path: Path, cluster: str) -> frozenset[str]:
 def clusters(path: Path) -> list[str]:
     """The clusters in a history, by newest run. Raises HistoryError."""
     with reading(path) as database:
-        return [row[0] for row in database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")]
+        rows = database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")
+        return [_word(cluster) for (cluster,) in rows]
 
 
 def read_past(path: Path, cluster: str, max_runs: int) -> Past:
@@ -90,7 +91,7 @@ def _entry(row: Sequence[Any]) -> tuple[Pair, Entry]:
         standing = {_finding(word): _words(of) for word, of in json.loads(standing_devices).items()}
     else:
         standing = {verdict: named} if named and verdict in FOUND else {}  # as in schema 3
-    entry = Entry(run, verdict, Verdict(stands) if stands else verdict, named, _word(message or ""), standing)
+    entry = Entry(_whole(run), verdict, Verdict(stands) if stands else verdict, named, _word(message or ""), standing)
     return (_word(check), _word(node)), entry
 
 
@@ -102,7 +103,7 @@ def _identities(database: sqlite3.Connection, cluster: str) -> Iterator[tuple[st
         (cluster,),
     )
     for node, run, *columns in rows:
-        yield node, (run, identity_of(columns))
+        yield _word(node), (_whole(run), identity_of(columns))
 
 
 def _measurements(
@@ -114,7 +115,7 @@ def _measurements(
         (cluster, first),
     )
     for name, node, run, value, unit in rows:
-        yield (_word(name), _word(node)), (run, Measured(name, node, _number(value), _word(unit)))
+        yield (_word(name), _word(node)), (_whole(run), Measured(name, node, _number(value), _word(unit)))
 
 
 def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun]:
@@ -129,11 +130,11 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun
             began=_moment(began),
             ended=_moment(ended),
             occasion=_word(occasion),
-            exit_code=int(exit_code),
+            exit_code=_whole(exit_code),
             version=_word(version),
             is_green=bool(is_green),
-            nodes=int(nodes),
-            unevaluated=int(unevaluated),
+            nodes=_whole(nodes),
+            unevaluated=_whole(unevaluated),
             number=number,
         )
         for cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, number in rows
@@ -193,6 +194,13 @@ def _number(value: object) -> float:
     """Require a finite number. Raises TypeError."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+def _whole(value: object) -> int:
+    """Require a whole number. Raises TypeError."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is not a whole number")
     return value
 
 
