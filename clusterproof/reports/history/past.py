@@ -53,11 +53,13 @@ def read_past(path: Path, cluster: str, max_runs: int) -> Past:
 def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
     runs = tuple(_runs(database, cluster, max_runs))
     first = runs[0].number if runs else 0
+    (count,) = database.execute("SELECT count(*) FROM runs WHERE cluster = ?", (cluster,)).fetchone()
     return Past(
         runs,
         _tuples(_verdicts(database, cluster, first)),
         _tuples(_identities(database, cluster)),
         _tuples(_measurements(database, cluster, first)),
+        count - len(runs),
     )
 
 
