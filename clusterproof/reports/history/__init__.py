@@ -128,8 +128,9 @@ class Entry:
 class Past:
     """The history of a cluster, oldest first; `earlier` is how many runs there were before these.
 
-    `tracks` has every pair of check and node with a finding at any time; `identities` by node, with the first run;
-    `measured` by name and node, with the run's number.
+    `tracks` has every pair of check and node with a finding in these runs or before them: its verdict in each, after
+    the last one before them; `identities` by node, with the first run; `measured` by name and node, with the run's
+    number.
     """
 
     runs: tuple[PastRun, ...] = ()

@@ -72,13 +72,20 @@ def _tuples(rows: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
 
 
 def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterator[tuple[Pair, Entry]]:
-    """The verdicts of each run from `first` on, for checks and nodes with any finding."""
+    """The verdicts of each run from `first` on, and the last one before, for checks and nodes with any finding."""
     rows = database.execute(
         "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, v.message, v.standing_devices FROM"
-        " (SELECT DISTINCT node, check_id FROM verdicts"
-        " WHERE run >= ?1 AND verdict IN ('fail', 'concern', 'incomplete')) AS found"
+        " (SELECT node, check_id FROM verdicts WHERE run >= ?1 AND verdict IN ('fail', 'concern', 'incomplete')"
+        " UNION SELECT node, check_id FROM verdicts AS b"
+        " WHERE run < ?1 AND verdict IN ('fail', 'concern', 'incomplete')"
+        " AND coalesce(stands, verdict) IN ('fail', 'concern', 'incomplete') AND run ="
+        " (SELECT max(run) FROM verdicts AS w WHERE w.node = b.node AND w.check_id = b.check_id AND w.run < ?1)"
+        " AND EXISTS"
+        " (SELECT 1 FROM verdicts AS l WHERE l.node = b.node AND l.check_id = b.check_id AND l.run >= ?1)) AS found"
         " JOIN nodes AS n ON n.id = found.node AND n.cluster = ?2"
-        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= ?1"
+        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= coalesce("
+        "(SELECT max(run) FROM verdicts AS w"
+        " WHERE w.node = found.node AND w.check_id = found.check_id AND w.run < ?1), ?1)"
         " JOIN checks AS c ON c.id = v.check_id ORDER BY c.name, n.name, v.run",
         (first, cluster),
     )

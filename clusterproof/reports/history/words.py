@@ -60,7 +60,7 @@ def lines_since(last: PastRun | None, changes: Changes, now: float, command: str
     lines = [line for kind, changed in changes.kinds if kind != STILL for line in folded(kind, changed)]
     yield from lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
-        yield f"  … and {len(lines) - MAX_LINES} more lines; all of them: {command}"
+        yield f"  … and {len(lines) - MAX_LINES} more lines; all of them: {printable(command)}"
 
 
 def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
@@ -123,9 +123,9 @@ def _sections(
         changes = between(past, run.number, last.number)
         yield f"Since the last green run ({moment(run.began)}): {headline(changes)}", _changes(changes)
     if not before:
-        changes = between(past, 0, last.number)
-        alone = "Found by this run; --runs 2 compares it with the one before"
-        yield alone if past.earlier else "Found by the first run", _changes(changes)
+        changes = between(past, last.number - 1, last.number)
+        title = f"Since the runs before it: {headline(changes)}" if past.earlier else "Found by the first run"
+        yield title, _changes(changes)
     yield "Flapping: failed, recovered and failed again", _flapping(past)
     yield "Hardware that failed in several runs", _offending(past)
     yield "Nodes that still fail after their hardware was replaced: look beyond the hardware", _places(past)
