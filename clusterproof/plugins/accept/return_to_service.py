@@ -39,9 +39,10 @@ from clusterproof.reports.results import read_results
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as for a run
 STEPS = ("the checks", "the load", "the pairs")
-RESERVED_OPTIONS = (  # options that select nodes and checks, or outputs; return sets these itself
+RESERVED_OPTIONS = (  # options that select nodes and checks, hide their names, or are set by return itself
     *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
     *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
+    "--redact",
 )
 MARGIN = " " * 12
 MAX_OTHERS = 20  # findings on other nodes that are listed
@@ -117,7 +118,7 @@ def require_options(arguments: Sequence[str]) -> None:
         is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
         is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
         if is_short or word.partition("=")[0] in RESERVED_OPTIONS or not (is_value or word.startswith("-")):
-            what = f"{word!r:.80}: return chooses nodes and checks itself"
+            what = f"{word!r:.80}: return chooses nodes and checks itself, and tells them apart by their names"
             raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
 
