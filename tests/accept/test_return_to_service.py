@@ -190,7 +190,11 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
         ([CLUSTER, "gpu001", "--nodes=gpu001"], "'--nodes=gpu001': return chooses nodes"),
         (
             [CLUSTER, "gpu001", "--redact"],
-            "'--redact': return chooses nodes and checks itself, and tells them apart by",
+            "'--redact': return chooses nodes and checks itself, by their names",
+        ),
+        (
+            [CLUSTER, "gpu001", "--report=out"],
+            "'--report=out': return chooses nodes and checks itself, by their names and in",
         ),
         ([CLUSTER, "gpu001", "--case", "none.json"], "'none.json': No such file"),
         ([CLUSTER, "gpu001", "--case", "half.json"], "--case 'half.json' is none; expected what clusterproof case"),

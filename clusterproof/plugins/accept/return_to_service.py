@@ -39,16 +39,10 @@ from clusterproof.reports.results import read_results
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as for a run
 STEPS = ("the checks", "the load", "the pairs")
-RESERVED_OPTIONS = (
-    "--nodes",
-    "--exclude",
-    "--cluster",
-    "--results",
-    "--run",
-    "--resume",
-    "--redact",
-    "--pairs",
-)  # they choose or hide nodes
+RESERVED_OPTIONS = (  # own options that choose or hide nodes, or write a file that the next step overwrites
+    *("--nodes", "--exclude", "--cluster", "--run", "--resume", "--redact", "--pairs"),
+    *("--results", "--report", "--record", "--bundle", "--save-baseline"),
+)
 MARGIN = " " * 12
 MAX_OTHERS = 20  # findings on other nodes that are listed
 PAIR_CHECKS = "pairwise or straggler"
@@ -124,7 +118,7 @@ def require_options(arguments: Sequence[str]) -> None:
     for at, word in enumerate(arguments):
         is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
         if not (is_value or word in _SHORT or word.partition("=")[0] in _ALLOWED):
-            what = f"{word!r:.80}: return chooses nodes and checks itself, and tells them apart by their names"
+            what = f"{word!r:.80}: return chooses nodes and checks itself, by their names and in several runs"
             raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
 
