@@ -154,10 +154,19 @@ class Gap:
         return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
     @property
+    def details(self) -> list[str]:
+        """What the checks said beside a common cause; none if it is joined of several reasons."""
+        return self.messages if self._has_cause and not self.is_joined else []
+
+    @property
     def further(self) -> str:
         """` (and 2 more lines)`, where there is no common cause, and the first message stands for it."""
-        lines = [] if any(result.cause for result in self.results) else self.messages
+        lines = [] if self._has_cause else self.messages
         return f" (and {number_of(len(lines), 'more line')})" if lines else ""
+
+    @property
+    def _has_cause(self) -> bool:
+        return any(result.cause for result in self.results)
 
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:

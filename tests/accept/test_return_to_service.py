@@ -188,6 +188,14 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
         ([CLUSTER, "gpu001", "--beside", "gpu[001-002]"], "--beside: gpu001 is among the nodes to be proven"),
         ([CLUSTER, "gpu003", "--case", "silent.json"], "--case 'silent.json' names nothing that proves it"),
         ([CLUSTER, "gpu001", "--nodes=gpu001"], "'--nodes=gpu001': return chooses nodes"),
+        (
+            [CLUSTER, "gpu001", "--redact"],
+            "'--redact': return chooses nodes and checks itself, by their names",
+        ),
+        (
+            [CLUSTER, "gpu001", "--report=out"],
+            "'--report=out': return chooses nodes and checks itself, by their names and in",
+        ),
         ([CLUSTER, "gpu001", "--case", "none.json"], "'none.json': No such file"),
         ([CLUSTER, "gpu001", "--case", "half.json"], "--case 'half.json' is none; expected what clusterproof case"),
         ([CLUSTER, "gpu001", "--case", "other.json"], "--case 'other.json' suspects gpu003; expected one of gpu001"),

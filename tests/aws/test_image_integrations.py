@@ -33,7 +33,7 @@ def component() -> dict[str, Any]:
     return document
 
 
-def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> list[dict[str, Any]]:
+def steps(options: str = "", path: Path = COMPONENT, **further: str) -> list[dict[str, Any]]:
     """The component's steps with parameters filled in, as Image Builder does."""
     text = path.read_text()
     for name, value in {**PARAMETERS, "Options": options, **further}.items():
@@ -84,6 +84,13 @@ def test_the_component_has_the_form_that_image_builder_reads() -> None:
         assert step["action"] in ("ExecuteBash", "S3Download", "S3Upload")
         assert step["onFailure"] in ("Abort", "Continue")
     assert [step["onFailure"] for step in steps() if step["name"] == "Gate"] == ["Continue"]  # the reports are uploaded
+
+
+def test_further_options_leave_the_component_the_checks_of_images() -> None:
+    (gate,) = (step for step in steps("--sudo") if step["name"] == "Gate")
+    (command,) = gate["inputs"]["commands"]
+    assert "clusterproof --cluster local -m ami --policy golden.toml" in command
+    assert command.rstrip().endswith(" --sudo")
 
 
 def test_both_pipelines_terminate_whatever_happens_and_keep_the_reports() -> None:
@@ -165,6 +172,6 @@ def test_the_component_that_the_wheel_brings_installs_the_wheel_and_gates(wheel:
 def test_the_component_fails_on_an_image_that_deviates_and_says_in_what() -> None:
     put, (line,) = DEVIATIONS["an empty library"]
     with entered(with_installer(put(healthy_p5()))) as node:
-        gate = run_component(node, "-m ami -k manifest")["Gate"]
+        gate = run_component(node, "-k manifest")["Gate"]
         assert gate.returncode == 1
         assert line.partition(":")[0] in gate.stdout.decode()

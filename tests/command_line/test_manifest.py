@@ -1,4 +1,4 @@
-"""`clusterproof manifest --out FILE` does not overwrite a manifest, which somebody may have edited."""
+"""`clusterproof manifest` overwrites no manifest, which somebody may have edited, and says no more than it may."""
 
 from __future__ import annotations
 
@@ -46,3 +46,11 @@ def test_why_a_node_of_anothers_recording_is_left_out_steers_no_terminal(tmp_pat
     words = ["manifest", "--from", "replay:recording", "--out", "golden.toml"]
     ran = subprocess.run([*python_running(MAIN), *words], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "left out gpu001: lost gone\\x1b[2J\\x1b]0;title\\x07\\u202e wrote x\n" in ran.stderr
+
+
+def test_a_redacted_manifest_does_not_say_what_its_machine_was_named_by(tmp_path: Path) -> None:
+    shutil.copytree(DEMO, tmp_path / "hodgkin")
+    words = ["manifest", "--from", "replay:hodgkin", "--nodes", "gpu001", "--redact"]
+    ran = subprocess.run([*python_running(MAIN), *words], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert 'made_of = "node1 of cluster"\n' in ran.stdout
+    assert "hodgkin" not in ran.stdout + ran.stderr

@@ -11,11 +11,13 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import result_of
 from tests.builders.recordings import boot, node
+from tests.manifest.manifests import golden, manifest_text
 
 FAIL, NA, PASS = Verdict.FAIL, Verdict.NOT_APPLICABLE, Verdict.PASS
 EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "ports": []}
 RUNS = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"}
 DEAD = {**RUNS, "active": "inactive", "sub": "dead"}
+P5 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
 NOT_FOUND = {**DEAD, "load": "not-found", "enabled": ""}
 
 
@@ -107,6 +109,19 @@ def test_sizes_are_those_of_the_manifest_s_own_type(made_on: str, rule: Any, ver
     result = evaluated("sizes", rule, made_on=made_on, platform=platform)
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+@pytest.mark.parametrize(("less_mib", "verdict"), [(-4096, PASS), (0, PASS), (2, PASS), (700, PASS), (32 * 1024, FAIL)])
+def test_what_a_kernel_keeps_of_the_memory_differs_and_is_no_deviation(less_mib: int, verdict: Verdict) -> None:
+    whole_kib = 2000 * 1024 * 1024  # a few MiB less are one GiB less in whole numbers
+    rules = golden(manifest_text(node("good", boot=boot(memory_kib=whole_kib), platform=P5))).sizes
+    result = evaluated(
+        "sizes",
+        {"memory_gib": rules["memory_gib"]},
+        boot=boot(memory_kib=whole_kib - less_mib * 1024),
+        platform=P5,
+    )
+    assert result.verdict is verdict, result.message
 
 
 def nvme(model: str, transport: str = "pcie") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -23,6 +23,7 @@ from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
 from clusterproof.reports.formats.text import WIDTH, text
 from clusterproof.reports.history.changes import Changes
+from clusterproof.reports.run import Run
 from clusterproof.reports.summary import summary
 from clusterproof.reports.to_do import Task, commands
 from tests.reports.jenkins import breaches
@@ -97,6 +98,16 @@ def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
     assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in mail
     assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in mail
     assert mail.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
+
+
+@pytest.mark.parametrize("by", ["check", "node"])
+@pytest.mark.parametrize("form", [markdown.markdown, text, suites, document])
+def test_every_form_says_what_could_not_be_read_beside_why(form: Callable[[Run], str], by: str) -> None:
+    why, what = "may not be looked at", "the size of a key was denied"
+    key = result("software.image_clean", "n1", Verdict.INCOMPLETE, what, cause=why)
+    said = form(run_of([result("host.word", "n1"), key], junit_cases=by))
+    assert why in said
+    assert what in said
 
 
 def test_a_command_in_a_mail_stays_one_line_however_long_it_is() -> None:

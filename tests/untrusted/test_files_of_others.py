@@ -233,3 +233,18 @@ def test_a_history_whose_verdicts_are_no_words_is_refused(tmp_path: Path) -> Non
         row,
     )
     assert "has a row that clusterproof did not write" in history(["--history", str(path)])[1]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "INSERT INTO verdicts VALUES (1, 1, 'seven', 'fail', NULL, NULL, '', NULL)",
+        "INSERT INTO identity VALUES (1, 'seven', '', '', '[]')",
+        "INSERT INTO measurements VALUES (1, 'busbw', 'seven', 1.0, 'GB/s')",
+        "INSERT INTO runs VALUES (2, x'61', 1.0, 2.0, 'preflight', 0, '0.1', 1, 1, 0)",
+    ],
+)
+def test_a_history_with_a_number_or_a_name_that_is_none_is_refused(tmp_path: Path, row: str) -> None:
+    names = ("INSERT INTO nodes VALUES (1, 'a', 'n')", "INSERT INTO checks VALUES (1, 'c')")
+    path = forged(tmp_path / "history.sqlite", RUN.format(began=1), *names, row)
+    assert "has a row that clusterproof did not write" in history(["--history", str(path)])[1]

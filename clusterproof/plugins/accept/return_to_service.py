@@ -39,16 +39,18 @@ from clusterproof.reports.results import read_results
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as for a run
 STEPS = ("the checks", "the load", "the pairs")
-RESERVED_OPTIONS = (  # options that select nodes and checks, or outputs; return sets these itself
-    *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
-    *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
+RESERVED_OPTIONS = (  # own options that choose or hide nodes, or write a file that the next step overwrites
+    *("--nodes", "--exclude", "--cluster", "--run", "--resume", "--redact", "--pairs"),
+    *("--results", "--report", "--record", "--bundle", "--save-baseline"),
 )
 MARGIN = " " * 12
 MAX_OTHERS = 20  # findings on other nodes that are listed
 PAIR_CHECKS = "pairwise or straggler"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
-_GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
-_VALUED = {option.flag for options in _GROUPS for option in options if option.has_value}
+_OWN = [option for group in (*table.GROUPS.values(), *perf_table.GROUPS.values()) for option in group]
+_VALUED = {option.flag for option in _OWN if option.has_value}
+_ALLOWED = {option.flag for option in _OWN} - {*RESERVED_OPTIONS}
+_SHORT = ("-v", "-vv", "-q")
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 Launch = Callable[[Sequence[str], Path], int]  # arguments of `clusterproof`, output folder: the exit code
 
@@ -109,15 +111,14 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
 
 
 def require_options(arguments: Sequence[str]) -> None:
-    """Reject arguments that narrow what is checked: option values may follow options, but paths may not.
+    """Reject arguments that may narrow what is checked: all but clusterproof's own options, and their values.
 
     Raises InventoryError.
     """
     for at, word in enumerate(arguments):
         is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
-        is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
-        if is_short or word.partition("=")[0] in RESERVED_OPTIONS or not (is_value or word.startswith("-")):
-            what = f"{word!r:.80}: return chooses nodes and checks itself"
+        if not (is_value or word in _SHORT or word.partition("=")[0] in _ALLOWED):
+            what = f"{word!r:.80}: return chooses nodes and checks itself, by their names and in several runs"
             raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.opened import is_file
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of, text_of
 from clusterproof.plugins.options.validate import why_not_made
-from clusterproof.plugins.suite.state import nodes_of
+from clusterproof.plugins.suite.state import CLUSTER, nodes_of
 
 CHECKS = "checks/software/test_manifest.py"  # a manifest consists of what they read
 SILENT = ("-p", "no:terminal", "-m", "ami")
@@ -57,7 +57,8 @@ class _Loop:
                 print(f"left out {printable(node.name)}: {why}", file=sys.stderr)
         if not answered:
             raise pytest.UsageError("no node answered; expected a machine known to be good")
-        text = text_of(manifest_of(answered), date.today().isoformat(), self.writing.source)
+        source = session.config.stash[CLUSTER].name if session.config.option.redact else self.writing.source
+        text = text_of(manifest_of(answered), date.today().isoformat(), source)
         out = self.writing.out
         if not out:
             self.writing.text = text

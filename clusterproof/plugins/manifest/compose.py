@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -36,6 +37,7 @@ UNWANTED_MODULES = ("nouveau",)  # it claims the GPUs before NVIDIA's driver can
 NOT_OF_IMAGE = ("lustre",)  # loaded by mounts, which are not part of the image
 ALIASES = {"chronyd": "chrony", "sshd": "ssh"}  # one service with two names, where both are installed
 DIFFER_WITH_ROOM = ("memory_gib", "root_gib", "dev_shm_gib")  # more is no fault
+OF_MEMORY = ("memory_gib", "dev_shm_gib")  # how much of it a kernel keeps for itself differs, even from boot to boot
 HEAD = """\
 # Golden manifest of a machine image: clusterproof check local -m ami --policy THIS_FILE
 # It is a policy (docs/policy.md), so thresholds, exceptions and mounts of yours may stand here as well. What each rule
@@ -168,6 +170,8 @@ def one_rule(_name: str, values: list[str]) -> str:
 def size_rule(name: str, values: list[str]) -> str:
     """`== N`, or `>= N` if more is allowed."""
     least, most = min(map(int, values)), max(map(int, values))
+    if name in OF_MEMORY:
+        least = int(least * (1 - PACKAGED.threshold("memory.differs_concern_percent") / 100))
     if name in DIFFER_WITH_ROOM:
         return f">= {least}"
     return f"== {least}" if least == most else f"{least} to {most}"

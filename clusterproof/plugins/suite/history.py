@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,7 +101,9 @@ class HistoryReporter:
 
     def _lines(self) -> Iterator[str]:
         if self.config.option.since_last and self.results and self.is_compared:
-            yield from lines_since(self.last, since_last(self.results, self.before), time.time())
+            named = ["--history", self.config.option.history] if self.config.option.history else []
+            command = join(["clusterproof", "history", *named, "--cluster", self.cluster.name, "--all"])
+            yield from lines_since(self.last, since_last(self.results, self.before), time.time(), command)
 
 
 def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:

@@ -177,9 +177,11 @@ def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
 
 
 def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> Story:
+    """What each run found; a first run that did not measure it has what stood before."""
     entries = {entry.run: entry for entry in track}
-    told = (entries.get(run.number) for run in runs)
-    return tuple((entry.verdict.value, _is_found(entry)) if entry else ("", None) for entry in told)
+    stood = next((_is_found(entry) for entry in track if entry.run < runs[0].number), None)
+    told = ((entries.get(run.number), stood if run is runs[0] else None) for run in runs)
+    return tuple((entry.verdict.value, _is_found(entry)) if entry else ("", before) for entry, before in told)
 
 
 def _changes(story: Story) -> int:

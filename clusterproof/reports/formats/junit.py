@@ -130,17 +130,28 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
         count = Counter(result.verdict for result in results)
         return ["\n".join(f"{verdict.value}: {number_of(number, 'check')}" for verdict, number in count.items())]
     groups: dict[tuple[Verdict, str, str], list[Result]] = defaultdict(list)
-    by_cause: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
+    by_cause: dict[str, list[Result]] = defaultdict(list)  # of a node, what is incomplete for one cause
     is_of_node = len({result.check for result in results}) > 1
     parts = (part for result in shown or results for part in result.by_cause)
     for part in sorted(parts, key=lambda part: part.verdict.rank):
         if is_of_node and part.verdict is Verdict.INCOMPLETE and part.cause:
-            by_cause[part.cause].append(part.check)
+            by_cause[part.cause].append(part)
         else:
             groups[part.verdict, part.check, remedied_like(part)].append(part)
-    incomplete = Verdict.INCOMPLETE.value
-    causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in by_cause.items()]
+    causes = (_text_of_cause(cause, parts) for cause, parts in by_cause.items())
     return [*(_text(check, verdict, group) for (verdict, check, _), group in groups.items()), *causes]
+
+
+def _text_of_cause(cause: str, parts: Sequence[Result]) -> str:
+    """The checks of a node that are incomplete for one cause, and what they said beside it."""
+    checks = ", ".join(dict.fromkeys(part.check for part in parts))
+    said = [line for line in _by_line(parts) if line not in ("", cause)]
+    return "\n".join([f"verdict: {Verdict.INCOMPLETE.value}", f"checks: {checks}", cause, *_bounded(said)])
+
+
+def _bounded(lines: Sequence[str]) -> list[str]:
+    more = [f"… and {number_of(len(lines) - MAX_LINES, 'more line')}; results.jsonl has all"]
+    return [*(shortened(line, MAX_WORDS) for line in lines[:MAX_LINES]), *(more if len(lines) > MAX_LINES else [])]
 
 
 def _message(results: Sequence[Result]) -> str:
@@ -182,12 +193,7 @@ def _text(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         return "\n".join(_rows(about))
     by_line = _by_line(results)
     by_line.pop("", None)
-    seen = [
-        f"{within(fold(names), MAX_NODES)}: {shortened(line, MAX_WORDS)}"
-        for line, names in list(by_line.items())[:MAX_LINES]
-    ]
-    if len(by_line) > MAX_LINES:
-        seen.append(f"… and {number_of(len(by_line) - MAX_LINES, 'more line')}; results.jsonl has all")
+    seen = _bounded([f"{within(fold(names), MAX_NODES)}: {line}" for line, names in by_line.items()])
     rows = (
         ("looks at", first.title),
         ("by hand", first.evidence),

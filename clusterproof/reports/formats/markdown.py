@@ -111,9 +111,13 @@ def _row(verdict: Verdict, *cells: str) -> str:
 def _details(run: Run) -> Iterator[str]:
     yield from _details_of(run, Verdict.FAIL)
     for gap in missing_evidence_in_short(run.results)[:MAX_FINDINGS]:
+        lines = [shortened(line, MAX_WORDS) for line in gap.messages]
         if gap.of_reaching:
-            lines = [shortened(line, MAX_WORDS) for line in gap.messages]
             yield _detail(gap.of_reaching[:1], lines, Verdict.INCOMPLETE)
+        elif lines and not gap.is_joined:
+            cause = _html(shortened(gap.cause, MAX_WORDS))
+            summary = f"<summary>{_MARKS[Verdict.INCOMPLETE]} {_html(gap.what)}: {cause}</summary>"
+            yield "\n\n".join([f"<details>{summary}", "\n".join(_items(lines)), "</details>"])
     yield from _details_of(run, Verdict.CONCERN)
 
 
@@ -124,15 +128,17 @@ def _details_of(run: Run, verdict: Verdict) -> Iterator[str]:
 
 def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verdict) -> str:
     first = of_each_cause[0]
-    items = [f"- {plain(line)}" for line in lines[:MAX_LINES]]
-    if len(lines) > MAX_LINES:
-        items.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",
         *(row for result in of_each_cause for row in _by_hand(result)),
     ]
     summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
-    return "\n\n".join([f"<details>{summary}", "\n".join(items), *filter(None, rows), "</details>"])
+    return "\n\n".join([f"<details>{summary}", "\n".join(_items(lines)), *filter(None, rows), "</details>"])
+
+
+def _items(lines: Sequence[str]) -> list[str]:
+    more = [f"- … and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
+    return [*(f"- {plain(line)}" for line in lines[:MAX_LINES]), *more]
 
 
 def _by_hand(result: Result) -> Iterator[str]:

@@ -73,16 +73,20 @@ def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
 
 def _finding(finding: FindingGroup, verdict: Verdict) -> list[str]:
     first = finding.first
-    lines = finding.lines_within(MAX_WORDS)
-    more = f" (and {number_of(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
     entry = [
         f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
         finding.suspicion,
-        *(f"{line}{more}" for line in lines[:1]),
+        *_first(finding.lines_within(MAX_WORDS)),
         *(f"do: {result.remedy}" for result in finding.of_each_cause if result.remedy),
         f"owner: {finding.owner}" if finding.owner else "",
     ]
     return [line for line in entry if line]
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    """The first of these lines, and how many more there are."""
+    more = f" (and {number_of(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
+    return [f"{line}{more}" for line in lines[:1]]
 
 
 def _missing_evidence(run: Run) -> Iterator[list[str]]:
@@ -93,6 +97,7 @@ def _missing_evidence(run: Run) -> Iterator[list[str]]:
         entry = [
             f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {cause}",
             gap.suspicion,
+            *_first([shortened(line, MAX_WORDS) for line in gap.details]),
             *remedies,
         ]
         yield [line for line in entry if line]

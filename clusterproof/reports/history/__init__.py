@@ -126,16 +126,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The history of a cluster, oldest first.
+    """The history of a cluster, oldest first; `earlier` is how many runs there were before these.
 
-    `tracks` has every pair of check and node with a finding at any time; `identities` by node, with the first run;
-    `measured` by name and node, with the run's number.
+    `tracks` has every pair of check and node with a finding in these runs or before them: its verdict in each, after
+    the last one before them; `identities` by node, with the first run; `measured` by name and node, with the run's
+    number.
     """
 
     runs: tuple[PastRun, ...] = ()
     tracks: Mapping[Pair, tuple[Entry, ...]] = field(default_factory=dict)
     identities: Mapping[str, tuple[tuple[int, NodeIdentity], ...]] = field(default_factory=dict)
     measured: Mapping[Pair, tuple[tuple[int, Measured], ...]] = field(default_factory=dict)
+    earlier: int = 0
 
     def identity(self, node: str, run: int) -> NodeIdentity:
         """A node's hardware in a run."""

@@ -40,7 +40,8 @@ def nodes_of(path: Path, cluster: str) -> frozenset[str]:
 def clusters(path: Path) -> list[str]:
     """The clusters in a history, by newest run. Raises HistoryError."""
     with reading(path) as database:
-        return [row[0] for row in database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")]
+        rows = database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")
+        return [_word(cluster) for (cluster,) in rows]
 
 
 def read_past(path: Path, cluster: str, max_runs: int) -> Past:
@@ -52,11 +53,13 @@ def read_past(path: Path, cluster: str, max_runs: int) -> Past:
 def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
     runs = tuple(_runs(database, cluster, max_runs))
     first = runs[0].number if runs else 0
+    (count,) = database.execute("SELECT count(*) FROM runs WHERE cluster = ?", (cluster,)).fetchone()
     return Past(
         runs,
         _tuples(_verdicts(database, cluster, first)),
         _tuples(_identities(database, cluster)),
         _tuples(_measurements(database, cluster, first)),
+        count - len(runs),
     )
 
 
@@ -69,13 +72,20 @@ def _tuples(rows: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
 
 
 def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterator[tuple[Pair, Entry]]:
-    """The verdicts of each run from `first` on, for checks and nodes with any finding."""
+    """The verdicts of each run from `first` on, and the last one before, for checks and nodes with any finding."""
     rows = database.execute(
         "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, v.message, v.standing_devices FROM"
-        " (SELECT DISTINCT node, check_id FROM verdicts"
-        " WHERE run >= ?1 AND verdict IN ('fail', 'concern', 'incomplete')) AS found"
+        " (SELECT node, check_id FROM verdicts WHERE run >= ?1 AND verdict IN ('fail', 'concern', 'incomplete')"
+        " UNION SELECT node, check_id FROM verdicts AS b"
+        " WHERE run < ?1 AND verdict IN ('fail', 'concern', 'incomplete')"
+        " AND coalesce(stands, verdict) IN ('fail', 'concern', 'incomplete') AND run ="
+        " (SELECT max(run) FROM verdicts AS w WHERE w.node = b.node AND w.check_id = b.check_id AND w.run < ?1)"
+        " AND EXISTS"
+        " (SELECT 1 FROM verdicts AS l WHERE l.node = b.node AND l.check_id = b.check_id AND l.run >= ?1)) AS found"
         " JOIN nodes AS n ON n.id = found.node AND n.cluster = ?2"
-        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= ?1"
+        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= coalesce("
+        "(SELECT max(run) FROM verdicts AS w"
+        " WHERE w.node = found.node AND w.check_id = found.check_id AND w.run < ?1), ?1)"
         " JOIN checks AS c ON c.id = v.check_id ORDER BY c.name, n.name, v.run",
         (first, cluster),
     )
@@ -90,7 +100,7 @@ def _entry(row: Sequence[Any]) -> tuple[Pair, Entry]:
         standing = {_finding(word): _words(of) for word, of in json.loads(standing_devices).items()}
     else:
         standing = {verdict: named} if named and verdict in FOUND else {}  # as in schema 3
-    entry = Entry(run, verdict, Verdict(stands) if stands else verdict, named, _word(message or ""), standing)
+    entry = Entry(_whole(run), verdict, Verdict(stands) if stands else verdict, named, _word(message or ""), standing)
     return (_word(check), _word(node)), entry
 
 
@@ -102,7 +112,7 @@ def _identities(database: sqlite3.Connection, cluster: str) -> Iterator[tuple[st
         (cluster,),
     )
     for node, run, *columns in rows:
-        yield node, (run, identity_of(columns))
+        yield _word(node), (_whole(run), identity_of(columns))
 
 
 def _measurements(
@@ -114,7 +124,7 @@ def _measurements(
         (cluster, first),
     )
     for name, node, run, value, unit in rows:
-        yield (_word(name), _word(node)), (run, Measured(name, node, _number(value), _word(unit)))
+        yield (_word(name), _word(node)), (_whole(run), Measured(name, node, _number(value), _word(unit)))
 
 
 def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun]:
@@ -129,11 +139,11 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun
             began=_moment(began),
             ended=_moment(ended),
             occasion=_word(occasion),
-            exit_code=int(exit_code),
+            exit_code=_whole(exit_code),
             version=_word(version),
             is_green=bool(is_green),
-            nodes=int(nodes),
-            unevaluated=int(unevaluated),
+            nodes=_whole(nodes),
+            unevaluated=_whole(unevaluated),
             number=number,
         )
         for cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, number in rows
@@ -193,6 +203,13 @@ def _number(value: object) -> float:
     """Require a finite number. Raises TypeError."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+def _whole(value: object) -> int:
+    """Require a whole number. Raises TypeError."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is not a whole number")
     return value
 
 

@@ -51,8 +51,8 @@ def ago(seconds: float) -> str:
     return "just now" if seconds < 60 else f"{seconds // 86_400:.0f} days ago"
 
 
-def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[str]:
-    """A run's summary of changes: the headline, then new and gone findings by check."""
+def lines_since(last: PastRun | None, changes: Changes, now: float, command: str) -> Iterator[str]:
+    """A run's summary of changes: the headline, then new and gone findings by check; `command` shows all of them."""
     if last is None:
         yield "since the last run: this is the first one in the history"
         return
@@ -60,7 +60,7 @@ def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[
     lines = [line for kind, changed in changes.kinds if kind != STILL for line in folded(kind, changed)]
     yield from lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
-        yield f"  … and {len(lines) - MAX_LINES} more lines; `clusterproof history` has all"
+        yield f"  … and {len(lines) - MAX_LINES} more lines; all of them: {printable(command)}"
 
 
 def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
@@ -100,9 +100,12 @@ def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
     last = past.runs[-1]
     earlier = past.runs[:-1]
     greens = [run for run in earlier if run.is_green]
-    yield f"{printable(last.cluster)}: {number_of(len(past.runs), 'run')} since {moment(past.runs[0].began)}"
+    runs = number_of(len(past.runs), "run")
+    shown = f"{runs}, the last of {len(past.runs) + past.earlier:,}," if past.earlier else runs
+    yield f"{printable(last.cluster)}: {shown} since {moment(past.runs[0].began)}"
     yield printable(f"last run: {_run(last)}")
-    yield printable(f"last green run before it: {_run(greens[-1]) if greens else 'none'}")
+    none = f"none in {runs}; --runs N looks further back" if past.earlier else "none"
+    yield printable(f"last green run before it: {_run(greens[-1]) if greens else none}")
     for title, table in _sections(past, last, earlier[-1:], greens[-1:]):
         yield ""
         yield printable(title if table.rows else f"{title}: nothing")
@@ -120,8 +123,9 @@ def _sections(
         changes = between(past, run.number, last.number)
         yield f"Since the last green run ({moment(run.began)}): {headline(changes)}", _changes(changes)
     if not before:
-        changes = between(past, 0, last.number)
-        yield "Found by the first run", _changes(changes)
+        changes = between(past, last.number - 1, last.number)
+        title = f"Since the runs before it: {headline(changes)}" if past.earlier else "Found by the first run"
+        yield title, _changes(changes)
     yield "Flapping: failed, recovered and failed again", _flapping(past)
     yield "Hardware that failed in several runs", _offending(past)
     yield "Nodes that still fail after their hardware was replaced: look beyond the hardware", _places(past)

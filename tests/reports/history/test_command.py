@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -57,6 +58,18 @@ def test_a_column_that_no_table_has_is_refused_with_the_nearest(capsys: pytest.C
         "clusterproof history: --sort 'nod': no table has this column (did you mean node?); expected 'change'," in error
     )
     assert error.count("\n") == 1
+
+
+def test_the_command_that_shows_every_change_is_for_this_history(
+    runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.checks(**{f"test_{number}": LIGHT.replace("test_word", f"test_word_{number}") for number in range(14)})
+    over(runs, gpu001="pass")
+    (line,) = [line for line in over(runs, gpu001="bad").outlines if " more lines; " in line]
+    assert line.startswith("  … and 2 more lines; all of them: clusterproof history ")
+    capsys.readouterr()
+    assert main(shlex.split(line.partition("clusterproof ")[2])) == 0
+    assert {f"host.word_{number}" for number in range(14)} <= set(capsys.readouterr().out.split())
 
 
 def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
