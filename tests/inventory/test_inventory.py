@@ -66,6 +66,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("ssh", "did you mean ssh:?"),
         ("reply:/x", "did you mean replay:?"),
         ("gpu[001-004]", "did you mean ssh:gpu[001-004]?"),
+        ("@gpu", "is of no known kind; expected local, demo"),
         ("/", "is a folder (did you mean replay:/, or capture:/?)"),
         ("x!y", "is of no known kind; expected"),
         ("a\nb", "is of no known kind; expected"),
