@@ -139,11 +139,13 @@ def is_hyperpod(text: str) -> bool:
 def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, within
 
+    known = [target.name for target in cluster.targets]
+    if text in known:
+        return frozenset({text})  # it may be no nodeset: a Name tag of EC2 may hold spaces
     try:
         names = frozenset(expand(text))
     except NodesetError as problem:
         raise InventoryError(f"{option}: {problem}") from None
-    known = [target.name for target in cluster.targets]
     strangers = names.difference(known)
     if strangers:
         hint = nearest(min(strangers), known) if len(known) <= 2000 else ""
