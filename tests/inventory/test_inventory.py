@@ -183,8 +183,11 @@ def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: lis
 
 
 def test_a_node_is_known_by_its_whole_name_which_may_be_no_nodeset() -> None:
-    of_ec2 = Cluster("asg", "ssm", (Target("GPU worker (1)"), Target("GPU worker (2)")))
-    assert narrow(of_ec2, nodes="GPU worker (2)").targets == narrow(of_ec2, exclude="GPU worker (1)").targets
+    first, second, third = (Target(name) for name in ("GPU worker (1)", "GPU worker (2)", "GPU, spare"))
+    of_ec2 = Cluster("asg", "ssm", (first, second, third))
+    assert narrow(of_ec2, nodes="GPU worker (2)").targets == (second,)
+    assert narrow(of_ec2, exclude="GPU, spare").targets == (first, second)
+    assert narrow(of_ec2, exclude="GPU worker (1),GPU worker (2)").targets == (third,)
     with pytest.raises(InventoryError, match=_literal("--nodes: 'GPU worker' has ' ' in it")):
         narrow(of_ec2, nodes="GPU worker")
 

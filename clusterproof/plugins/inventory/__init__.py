@@ -140,8 +140,9 @@ def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, within
 
     known = [target.name for target in cluster.targets]
-    if text in known:
-        return frozenset({text})  # it may be no nodeset: a Name tag of EC2 may hold spaces
+    whole = {text} if text in known else {*text.split(",")}
+    if whole <= {*known}:
+        return frozenset(whole)  # these may be no nodeset: a Name tag of EC2 may hold spaces
     try:
         names = frozenset(expand(text))
     except NodesetError as problem:
