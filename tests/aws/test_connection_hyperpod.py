@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -189,6 +190,26 @@ def test_a_session_that_aws_does_not_open_in_time_is_none_of_the_node(
     (evidence,) = gathered(limits=replace(LIMITS, connect_s=0.1, answer_s=0.1))
     assert evidence.unreached is Unreached.THROTTLED
     assert "AWS opened no session in time (ssm:StartSession" in evidence.detail
+
+
+def test_an_answer_counts_however_long_aws_takes_to_close_its_session() -> None:
+    class Sessions:
+        """Closes a session only after the visit was given up."""
+
+        def start(self, *_: str) -> dict[str, str]:
+            return {}
+
+        def read(self, *_: object) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(["echo", "n:end:1:1:00000000."], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+        def end(self, _session: dict[str, str]) -> None:
+            given_up.append(visit.abandon())
+
+    given_up: list[Answer | None] = []
+    visit = SessionVisit(Sessions(), targets()[0], Program("true", nonce="n"), LIMITS, StartRate(1000.0))  # type: ignore[arg-type]
+    assert given_up == [visit.make()]
+    assert given_up[0]
+    assert given_up[0].output == b"n:end:1:1:00000000.\n"
 
 
 def test_a_whole_answer_is_not_asked_for_again_whatever_the_plugin_says_behind_it(manager: SystemsManager) -> None:

@@ -241,3 +241,13 @@ def test_a_manifest_that_may_not_be_written_is_said_before_a_node_is_asked(capfd
     assert main(["manifest", "--from", "demo", "--out", "/proc/golden.toml"]) == 4
     err = capfd.readouterr().err
     assert err.startswith("ERROR: /proc/golden.toml: No such file or directory; expected a file that may be written")
+
+
+@pytest.mark.parametrize("option", ["-v", "-Werror"])
+def test_a_run_warns_of_nothing_in_itself(option: str, tmp_path: Path) -> None:
+    program = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
+    words = ["check", "demo", "--nodes", "gpu001", "-k", "gpu_answers", "--no-report", "-p", "no:cacheprovider", option]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr, "warning" in ran.stdout) == (0, "", False), ran.stdout + ran.stderr

@@ -66,6 +66,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("ssh", "did you mean ssh:?"),
         ("reply:/x", "did you mean replay:?"),
         ("gpu[001-004]", "did you mean ssh:gpu[001-004]?"),
+        ("@gpu", "is of no known kind; expected local, demo"),
         ("/", "is a folder (did you mean replay:/, or capture:/?)"),
         ("x!y", "is of no known kind; expected"),
         ("a\nb", "is of no known kind; expected"),
@@ -179,6 +180,16 @@ def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: lis
     narrowed = narrow(CLUSTER, nodes, exclude)
     assert [target.name for target in narrowed.targets] == left
     assert narrowed.is_part is (len(left) < len(CLUSTER.targets))
+
+
+def test_a_node_is_known_by_its_whole_name_which_may_be_no_nodeset() -> None:
+    first, second, third = (Target(name) for name in ("GPU worker (1)", "GPU worker (2)", "GPU, spare"))
+    of_ec2 = Cluster("asg", "ssm", (first, second, third))
+    assert narrow(of_ec2, nodes="GPU worker (2)").targets == (second,)
+    assert narrow(of_ec2, exclude="GPU, spare").targets == (first, second)
+    assert narrow(of_ec2, exclude="GPU worker (1),GPU worker (2)").targets == (third,)
+    with pytest.raises(InventoryError, match=_literal("--nodes: 'GPU worker' has ' ' in it")):
+        narrow(of_ec2, nodes="GPU worker")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,12 @@ def test_an_option_of_words_takes_one_that_begins_with_a_dash(flag: str) -> None
     assert joined_options(["--", flag, "--redact"]) == ["--", flag, "--redact"]
 
 
+@pytest.mark.parametrize("flag", ["--cluster", "--nodes", "--exclude"])
+def test_a_group_of_clustershells_is_no_file_of_further_words(flag: str) -> None:
+    assert joined_options([flag, "@gpu", "checks"]) == [f"{flag}=@gpu", "checks"]
+    assert joined_options(["--notify", "@own.args", "@own.args"]) == ["--notify", "@own.args", "@own.args"]
+
+
 def test_every_option_of_words_is_one_that_takes_dashes() -> None:
     assert {option.flag for option in OPTIONS if option.takes_dashes} == {
         "--srun-options",
@@ -115,6 +121,10 @@ def test_in_the_checkout_a_path_that_exists_misleads_nobody(
 
 
 _EXPECTED = "expected not OR left parenthesis OR identifier"
+_NAMES = (
+    "expected names of letters, digits, '.', '_' and '-', separated by commas, with ranges in brackets: "
+    "gpu[001-016,020]"
+)
 MISTAKES = [
     (("--polcy", "x"), "ERROR: --polcy is not an option (did you mean --policy?); clusterproof --help-all lists them"),
     (("--polcy=x",), "ERROR: --polcy is not an option (did you mean --policy?); clusterproof --help-all lists them"),
@@ -144,6 +154,7 @@ OF_THE_COMMAND = [  # it knows that no other tests are meant
     ),
     (("--color=purple",), "ERROR: --color is 'purple'; expected yes, no or auto"),
     (("--maxfail=many",), "ERROR: --maxfail is 'many'; expected a whole number"),
+    (("--nodes", "@gpu"), f"ERROR: --nodes: '@gpu' has '@' in it; {_NAMES}"),
     (("no_such.py",), "ERROR: file or directory not found: no_such.py"),
 ]
 

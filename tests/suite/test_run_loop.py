@@ -20,6 +20,16 @@ SILENT_DEBUGGER = """
         def interaction(self, *_):
             pass
 """
+TELLING_DEBUGGER = """
+    import pdb
+    import sys
+    import traceback
+
+    class Telling(pdb.Pdb):
+        def interaction(self, _frame, trace):
+            trace = getattr(trace, "__traceback__", trace)  # of an exception, since Python 3.13
+            print(f"stopped in {traceback.extract_tb(trace)[-1].name}: {sys.last_value}")
+"""
 PROTOCOLS: dict[str, tuple[str, ...]] = {
     "a plugin that watches": ("-p", "watching"),
     "a fixture": (),
@@ -54,6 +64,34 @@ def test_a_check_is_evaluated_alike_by_each_protocol(
         monkeypatch.setattr(parallel, "_processors", lambda: 2)
     assert evaluated(runs, *PROTOCOLS[protocol]) == light
     assert {name: Verdict(record["verdict"]) for name, record in light.items()} == VERDICTS
+
+
+@pytest.mark.parametrize("protocol", ["a plugin that watches", "--pdb"])
+def test_each_protocol_says_the_same_of_every_device(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.syspath_prepend(runs.folder)
+    runs.checks(test_gpus=DEVICES, watching=WATCHING, debugger=SILENT_DEBUGGER)
+    (runs.folder / "policy.toml").write_text(
+        '[disabled."gpu.word_of_gpu"]\nreason = "known"\nuntil = 9999-12-31\nnodes = "gpu004"\n'
+    )
+    words = [("not applicable", "bad"), ("pass", "incomplete", "bad", "bad"), ("concern", "incomplete"), ("bad", "bad")]
+    nodes = [saying(f"gpu{number:03}", *each) for number, each in enumerate(words, 1)]
+    records = []
+    for arguments in ((), PROTOCOLS[protocol]):
+        runs.over(nodes, "--policy=policy.toml", *arguments)
+        records.append([{**record, "duration_s": 0} for record in runs.records])
+    assert records[0] == records[1]
+    assert [record["verdict"] for record in records[1]] == ["fail", "fail", "incomplete", "not applicable"]
+
+
+def test_the_debugger_stops_in_the_check_on_the_device_with_the_verdict(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(runs.folder)
+    runs.checks(test_gpus=DEVICES, telling=TELLING_DEBUGGER)
+    run = runs.over([saying("gpu001", "not applicable", "bad")], "--pdb", "--pdbcls=telling:Telling", "-s")
+    assert "stopped in say: the word is bad; expected pass" in run.outlines
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.node import HEALTH_CHECK
+from clusterproof.plugins.suite.state import occasion_of
 from tests.builders.runs import (
     ALONE_OR_NOT,
     DEVICES,
@@ -211,3 +213,22 @@ def test_another_authors_check_of_the_cluster_runs_on_any(runs: Runs) -> None:
     runs.checks(test_it=OF_ANY_CLUSTER)
     runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")])
     assert [result.verdict for result in runs.results] == [Verdict.PASS]
+
+
+@pytest.mark.parametrize(
+    ("markexpr", "occasion"),
+    [
+        ("", "preflight"),
+        ("prolog", "prolog"),
+        ("gpu and (prolog)", "prolog"),
+        ("prolog or epilog", HEALTH_CHECK),
+        ("not prolog", "preflight"),
+        ("network and not (perf or ami)", "preflight"),
+        ("not (not ami)", "ami"),
+        ("not (gpu or not ami) and perf", "preflight"),
+        ("(prolog", "prolog"),
+        ("prolog))", "prolog"),
+    ],
+)
+def test_a_mark_that_is_excluded_alone_or_in_brackets_is_no_occasion(markexpr: str, occasion: str) -> None:
+    assert occasion_of(markexpr) == occasion

@@ -185,6 +185,19 @@ def test_jump_hosts_are_passed_in_their_order(client: Client) -> None:
 
 
 @needs_sshd
+@pytest.mark.parametrize("hop", ["bastion", "{user}@bastion", "bastion:{port}", "ssh://{user}@bastion:{port}"])
+def test_a_jump_host_of_every_host_is_reached_without_itself_as_by_openssh(client: Client, hop: str) -> None:
+    every = f"Host *\n  ProxyJump {hop.format(user=user(), port=client.server.port)}\n"
+    assert client.one(config=every).output == b"hello\n"
+
+
+@needs_sshd
+def test_a_jump_host_is_not_itself_under_another_user(client: Client) -> None:
+    answer = client.one(Target("bastion"), config="Host *\n  ProxyJump nobody-of-that-name@bastion\n")
+    assert answer.detail.startswith("jump host bastion: log-in as nobody-of-that-name: refused")
+
+
+@needs_sshd
 def test_a_jump_host_that_leads_back_to_itself_ends(client: Client) -> None:
     answer = client.one(config="Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost node1\n ProxyJump a\n")
     assert answer.unreached is Unreached.NAME

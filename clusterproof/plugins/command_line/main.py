@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -18,13 +19,14 @@ from clusterproof.plugins.core.escaping import as_job_log
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
-from clusterproof.plugins.core.opened import in_home, path_exists
+from clusterproof.plugins.core.opened import in_home, is_folder, path_exists
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.options.argv import joined_options
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
 ALL_OPTIONS = "--help-all"
+_VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; abbreviations of our options would clash with them
 _ALWAYS = (
     "clusterproof.plugins.cluster",
     "clusterproof.plugins.command_line.own_checks",
@@ -123,12 +125,11 @@ def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     import pytest  # not earlier: it reads the environment on import
 
-    from clusterproof.plugins.command_line.own_checks import root_of_own_tests
     from clusterproof.plugins.options import mistakes
     from clusterproof.plugins.suite.ending import EarlyInterrupt
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or in_home("~/.cache")) / "clusterproof"
-    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
+    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={_root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     own_arguments = ["--help" if word == ALL_OPTIONS else word for word in arguments]
@@ -141,6 +142,24 @@ def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
     if early.is_unsaid:
         raise KeyboardInterrupt
     return int(status)
+
+
+def _root_of_own_tests(arguments: Sequence[str]) -> Path:
+    """The root for test files: the current folder if files are named, else the package.
+
+    Not in `own_checks`: pytest warns of a plugin that was imported before it.
+    """
+    named = list(_named(arguments))
+    is_packaged = "--pyargs" in arguments or any(PACKAGE in (path, *path.parents) for path in named)
+    return PACKAGE if is_packaged or not named else Path.cwd()
+
+
+def _named(arguments: Sequence[str]) -> Iterator[Path]:
+    """The test files and folders on a command line."""
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        path = Path(word.partition("::")[0])
+        if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or is_folder(path)):
+            yield path.resolve()
 
 
 def _help_of_a_run(is_whole: bool) -> str:

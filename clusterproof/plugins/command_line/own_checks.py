@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -17,14 +17,6 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import distrust, is_folder, path_exists
 
 PACKAGE = Path(__file__).resolve().parents[2]
-_VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; abbreviations of our options would clash with them
-
-
-def root_of_own_tests(arguments: Sequence[str]) -> Path:
-    """The root for test files: the current folder if files are named, else the package."""
-    named = list(_named(arguments))
-    is_packaged = "--pyargs" in arguments or any(PACKAGE in (path, *path.parents) for path in named)
-    return PACKAGE if is_packaged or not named else Path.cwd()
 
 
 def limit_conftests(config: pytest.Config) -> str:
@@ -73,14 +65,6 @@ def _looked_into(folders: Sequence[Path]) -> Iterable[Path]:
     return dict.fromkeys(
         parent for folder in folders for parent in (folder, *folder.parents) if parent.is_relative_to(common)
     )
-
-
-def _named(arguments: Sequence[str]) -> Iterator[Path]:
-    """The test files and folders on a command line."""
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        path = Path(word.partition("::")[0])
-        if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or is_folder(path)):
-            yield path.resolve()
 
 
 CHECKS = Path(__file__).resolve().parents[2] / "checks"

@@ -144,6 +144,21 @@ def _examine(check: Check, subject: Any, owner: CheckOwner, recording: Recording
     return [_finding(devices, outcome) for outcome in outcomes]
 
 
+def raised_by(check: Check, owner: CheckOwner, verdict: Verdict) -> BaseException | None:
+    """What a check raises first with this verdict, where nothing is recorded: with its traceback, for a debugger."""
+    try:
+        subjects = list(subjects_of(check, owner))
+    except Exception as error:
+        return error
+    for subject in subjects:
+        try:
+            call(check, subject, owner)
+        except _outcome_types() as outcome:
+            if _finding((), outcome).verdict is verdict:
+                return outcome
+    return None
+
+
 _PASSED = Finding(Verdict.PASS)
 ALL_PASSED = [_PASSED]
 

@@ -139,11 +139,14 @@ def is_hyperpod(text: str) -> bool:
 def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, within
 
+    known = [target.name for target in cluster.targets]
+    whole = {text} if text in known else {*text.split(",")}
+    if whole <= {*known}:
+        return frozenset(whole)  # these may be no nodeset: a Name tag of EC2 may hold spaces
     try:
         names = frozenset(expand(text))
     except NodesetError as problem:
         raise InventoryError(f"{option}: {problem}") from None
-    known = [target.name for target in cluster.targets]
     strangers = names.difference(known)
     if strangers:
         hint = nearest(min(strangers), known) if len(known) <= 2000 else ""
@@ -160,7 +163,7 @@ def _hint(text: str) -> str:
         return " is empty"
     if os.path.isdir(text):  # noqa: PTH112
         return f" is a folder (did you mean replay:{text:.120}, or capture:{text:.120}?)"
-    from clusterproof.plugins.core.nodeset import NodesetError, expand
+    from clusterproof.plugins.core.nodeset import NodesetError, expand, is_user
 
     if text.startswith("arn:"):
         expected = "arn:aws:sagemaker:REGION:ACCOUNT:cluster/ID, as describe-cluster shows it"
@@ -171,9 +174,12 @@ def _hint(text: str) -> str:
     guess = OTHER_WORDS.get(word.lower(), "") or nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:
         return f" is of no known kind{guess}{f'; {BY_ARN}' if is_hyperpod(text) else ''}"
+    user, at, nodeset = text.rpartition("@")
     try:
-        expand(text.rpartition("@")[2])
+        expand(nodeset)
     except NodesetError:
+        return " is of no known kind"
+    if at and not is_user(user):
         return " is of no known kind"
     return f" is of no known kind (did you mean ssh:{text:.80}?)"
 

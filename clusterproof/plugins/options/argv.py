@@ -1,7 +1,8 @@
 """Rewrites a command line: `--opt WORD` becomes `--opt=WORD` where pytest would misinterpret the separate word.
 
 Pytest looks for its configuration before it knows our options: the folder of an existing path would become the run's
-root, with other people's configuration and conftest.py. And a word that begins with a dash would be an option.
+root, with other people's configuration and conftest.py. A word that begins with a dash would be an option, and `@gpu`
+a file of further words, which may be anybody's.
 """
 
 from __future__ import annotations
@@ -41,11 +42,17 @@ def joined_options(arguments: Sequence[str]) -> list[str]:
     joined: list[str] = []
     for word in arguments:
         option = valued.get(joined[-1]) if joined and "--" not in joined else None
-        if option and (misleads(word) or (option.takes_dashes and word.startswith("-"))):
+        if option and (misleads(word) or _is_misread(option, word[:1])):
             joined[-1] += f"={word}"
         else:
             joined.append(word)
     return joined
+
+
+def _is_misread(option: Option, first: str) -> bool:
+    """Whether pytest would not take a word with this first character for the option's value."""
+    names_nodes = option.more.get("metavar") in ("X", "NODESET")  # of which ClusterShell has groups: `@gpu`
+    return (option.takes_dashes and first == "-") or (names_nodes and first == "@")
 
 
 def misleads(word: str) -> bool:

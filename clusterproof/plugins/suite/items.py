@@ -10,9 +10,9 @@ import pytest
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evaluation.check import SUBJECTS, Check, CheckOwner, call, subjects_of
-from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
+from clusterproof.plugins.evaluation.check import SUBJECTS, Check, CheckOwner
+from clusterproof.plugins.evaluation.evaluate import Examined, not_run, raised_by, verdict_on
 from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_queried
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import NodeOfCluster
@@ -135,21 +135,16 @@ class CheckItem(pytest.Item):
         return self.collector.nodeid, self.check.line, self.name
 
     def runtest(self) -> None:
-        """Called by pytest's own protocol for plugins that observe tests; under `--pdb`, calls the check directly.
+        """Called by pytest's own protocol for plugins that observe tests, and under `--pdb`.
 
-        Raises the check's outcome: AssertionError, Incomplete, Concern or NotApplicable.
+        Raises the check's outcome: AssertionError, Incomplete or pytest's skip.
         """
-        if not self.config.option.usepdb:
-            self.evaluated = self.result()
-            self.raised = ended_as(self.evaluated)
-            if self.raised:
-                raise self.raised
-            return
-        subjects = list(subjects_of(self.check, self.owner))
-        if not subjects:
-            raise NotApplicable(f"no {self.check.subject} here")
-        for subject in subjects:
-            call(self.check, subject, self.owner)
+        self.evaluated = self.result()
+        self.raised = ended_as(self.evaluated)
+        if self.raised and self.config.option.usepdb and self.evaluated.verdict.is_finding:
+            self.raised = raised_by(self.check, self.owner, self.evaluated.verdict) or self.raised
+        if self.raised:
+            raise self.raised
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:  # noqa: ARG002
         """The check's message instead of pytest's traceback, which costs 50 ms each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,9 @@ def _not_queried(name: str) -> NodeEvidence:
     return NodeEvidence(name, unreached=Unreached.LOST, detail="the run ended before this node answered")
 
 
+_WORD = re.compile(r"[()]|[^\s()]+")
+
+
 def occasion_of(markexpr: str) -> str:
     """The occasion that `-m` selects, for rules that depend on it: a health check includes all those around jobs.
 
@@ -166,5 +170,18 @@ def requires(markexpr: str, mark: str) -> bool:
 
 
 def _named(markexpr: str) -> set[str]:
-    operands = markexpr.replace("(", " ").replace(")", " ").split()
-    return {word for before, word in zip(["", *operands], operands) if before != "not"}  # noqa: B905
+    """The words of an expression, without the marks that it excludes, alone or in brackets: `not (perf or ami)`."""
+    named: set[str] = set()
+    are_excluded, is_not = [False], False  # in each bracket that is open; behind a `not`
+    for word in _WORD.findall(markexpr):
+        if word == "not":
+            is_not = not is_not
+            continue
+        if word == "(":
+            are_excluded.append(are_excluded[-1] != is_not)
+        elif word == ")":
+            are_excluded = are_excluded[:-1] or [False]
+        elif are_excluded[-1] == is_not:
+            named.add(word)
+        is_not = False
+    return named

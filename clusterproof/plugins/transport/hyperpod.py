@@ -157,6 +157,7 @@ class SessionVisit:
     rate: StartRate
     deadline: float = field(init=False)
     _running: subprocess.Popen[bytes] | None = None
+    _answer: Answer | None = None  # a whole one
     _is_over: bool = False
     _is_opening: bool = False
 
@@ -178,7 +179,7 @@ class SessionVisit:
         started = time.monotonic()
         answer = self._attempt(started)
         for attempt in range(1, ATTEMPTS):
-            if self._is_over or has_end(answer.output, self.program.nonce) or not _is_transient(answer):
+            if self._is_over or self._answer or not _is_transient(answer):
                 break
             self.rate.wait()
             self._until_started()
@@ -187,8 +188,10 @@ class SessionVisit:
         return answer
 
     def abandon(self) -> Answer | None:
-        """Abort the visit from another thread; returns the answer if it was AWS that took too long."""
+        """Abort the visit from another thread; returns the node's answer if it is AWS that takes too long."""
         self._is_over = True
+        if self._answer:  # only its session has not been closed yet
+            return self._answer
         if self._running:
             _kill(self._running)
         return Answer(unreached=Unreached.THROTTLED, detail=NOT_OPENED) if self._is_opening else None
@@ -204,7 +207,9 @@ class SessionVisit:
             self._running = self.sessions.read(session, address, command)
             if self._is_over:  # abandoned before there was a plugin to end
                 return Answer(unreached=Unreached.TIMED_OUT, detail="abandoned")
-            return Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
+            return self._noted(
+                Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
+            )
         except OSError as problem:
             detail = f"{PLUGIN} does not start on this machine: {problem.strerror}; expected room for --fanout"
             return Answer(unreached=Unreached.THROTTLED, detail=detail)
@@ -212,6 +217,12 @@ class SessionVisit:
             if self._running:
                 _kill(self._running)
             self.sessions.end(session)
+
+    def _noted(self, answer: Answer) -> Answer:
+        """Keep a whole answer: AWS may take long to close its session."""
+        if has_end(answer.output, self.program.nonce):
+            self._answer = answer
+        return answer
 
 
 def _is_transient(answer: Answer) -> bool:

@@ -91,7 +91,7 @@ class Logins:
             raise NoRoute(f"{name}: {problem}; expected USER to name the local user") from None
 
     def _route(self, name: str, connection: Connection, hops: int, state: LoginState) -> Route:
-        path = [hop for hop in jumps(connection.ssh_config) if hop != name]
+        path = [hop for hop in jumps(connection.ssh_config) if not _is_itself(hop, name, connection)]
         if path:
             if hops >= _MAX_JUMPS:
                 raise NoRoute(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
@@ -115,3 +115,9 @@ class Logins:
     def _checking(self, configured: str) -> str:
         accept_new = self._settings.get("accept_new_host_keys", "") == "yes"
         return "accept-new" if accept_new and configured == "yes" else configured
+
+
+def _is_itself(hop: str, name: str, connection: Connection) -> bool:
+    """Whether a jump host is the host itself, as where `Host *` names one: OpenSSH passes it over. Raises NoRoute."""
+    user, host, port = parts_of_hop(hop)
+    return host == name and user in ("", connection.user) and port in ("", str(connection.port))
