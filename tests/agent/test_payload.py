@@ -70,7 +70,7 @@ def test_all_collectors_take_at_most_two_commands_of_systems_manager(
 
 @pytest.mark.parametrize("sudo", [False, True])
 def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
-    sent, _ = program(["boot"], ProbeOptions(sudo=sudo))
+    sent = program(["boot"], ProbeOptions(sudo=sudo))
     start, script, end = sent.command.split("'")
     assert (start, end) == ("/bin/sh -c ", "")
     assert not set(script) & set("!\\\n\r`")
@@ -83,8 +83,8 @@ def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
 def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    sent, nonce = program(["boot"], PATIENT, on_stdin=on_stdin)
-    evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
+    sent = program(["boot"], PATIENT, on_stdin=on_stdin)
+    evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), sent.nonce)
     assert evidence.collectors["boot"].status is Status.READ
 
 
@@ -123,15 +123,15 @@ def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> N
 
 
 def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
-    sent, nonce = program(["boot"], PATIENT)
+    sent = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin[:-100]))
-    assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
+    assert decode("here", Answer(output), sent.nonce).unreached is Unreached.CUT
 
 
 def test_input_after_the_program_is_not_waited_for() -> None:
-    sent, nonce = program(["boot"], PATIENT)
+    sent = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
-    assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.READ
+    assert decode("here", Answer(output), sent.nonce).collectors["boot"].status is Status.READ
 
 
 @pytest.mark.long
@@ -163,15 +163,15 @@ def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
 
 
 def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> None:
-    (first, nonce), (second, other) = program(["boot"], PATIENT), program(["boot"], PATIENT)
-    assert nonce != other
+    first, second = program(["boot"], PATIENT), program(["boot"], PATIENT)
+    assert first.nonce != second.nonce
     assert first.stdin == second.stdin
     assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
 
 
 @pytest.mark.long
 def test_only_what_is_asked_for_travels() -> None:
-    small, large = (len(program(collectors, PATIENT)[0].stdin) for collectors in (["boot"], ["boot", "nvml"]))
+    small, large = (len(program(collectors, PATIENT).stdin) for collectors in (["boot"], ["boot", "nvml"]))
     assert small < large / 2
 
 

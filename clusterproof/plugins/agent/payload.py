@@ -60,16 +60,15 @@ PYTHON = (
 
 def program(
     collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
-) -> tuple[Program, str]:
-    """The program that runs these collectors, and the nonce that marks its answers.
+) -> Program:
+    """The program that runs these collectors.
 
     `further` are files of third-party collectors. The source is sent over standard input, or within the command.
     Raises ValueError for a collector that does not exist.
     """
-    nonce = new_nonce()
     text = payload(frozenset(collectors), options, tuple(further))
-    to_run = started_by_shell(text, nonce, options.sudo, on_stdin)
-    return replace(to_run, command=f"{options.in_container} {to_run.command}".lstrip()), nonce
+    to_run = started_by_shell(text, new_nonce(), options.sudo, on_stdin)
+    return replace(to_run, command=f"{options.in_container} {to_run.command}".lstrip())
 
 
 def new_nonce() -> str:
