@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import has_majority_model, nvlinks_between, same_model_values
 from clusterproof.plugins.evidence.gpu.facts_parts import BIT_ERROR_RATES, NvlinkErrors
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from clusterproof.plugins.evidence.node import Node

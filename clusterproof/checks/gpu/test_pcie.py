@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.fact import collected_by
 from clusterproof.plugins.evidence.field import NEVER_READ, known, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import gpu_at, of_each, same_model_values
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice
 

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.host.facts import has_just_booted
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [

@@ -11,6 +11,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Node as ProbedNode
 from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from tests.builders.probed import PATIENT, collect, value
 from tests.evidence.kernel_log.xid_lines import evaluate
 from tests.testbed.image import ABSENT, NodeImage
@@ -177,7 +178,7 @@ def test_bytes_that_are_no_text_change_nothing_else_of_a_line() -> None:
     log = b"3,1,500000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=\xff\xfe\x80, GPU has fallen off\n"
     collected = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
     (event,) = kernel_log.parse(kernel_log.lines(collected["lines"]))
-    assert isinstance(event, kernel_log.XidEvent)
+    assert isinstance(event, XidEvent)
     assert (event.code, event.pci, event.process) == (79, "0000:53:00.0", "\ufffd" * 3)
 
 

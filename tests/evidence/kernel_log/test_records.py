@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
-from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.parsing import CaptureError
 from tests.testbed.needs import needs_root
 

@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.fact import (
 from clusterproof.plugins.evidence.field import objects, optional, readings, require, table
 from clusterproof.plugins.evidence.gpu.facts import HIDDEN, Gpu, Nvml
 from clusterproof.plugins.evidence.gpu.facts_parts import is_unsupported
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.network.facts import fastest_models
 from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of, unread_kind
 
