@@ -13,8 +13,9 @@ from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from tests.builders.probed import PATIENT, collect, value
+from tests.evidence.kernel_log.logged import without_kmsg
 from tests.evidence.kernel_log.xid_lines import evaluate
-from tests.testbed.image import ABSENT, NodeImage
+from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import (
     healthy_cpu,
@@ -201,10 +202,6 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
     monkeypatch.undo()
     assert isinstance(collected, dict)
     assert (collected["read"], collected["truncated"], collected["whole_from"]) == (2, True, 7.0)
-
-
-def without_kmsg() -> NodeImage:
-    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
 @pytest.mark.long

@@ -15,16 +15,12 @@ from clusterproof.plugins.evidence.kernel_log.events_gpu import Cleared, FallenO
 from clusterproof.plugins.evidence.kernel_log.events_host import Logged
 from clusterproof.plugins.evidence.parsing import CaptureError
 from tests.builders.samples import Sample, of_topic, sample
+from tests.evidence.kernel_log.logged import log
 from tests.evidence.kernel_log.xid_lines import evaluate, evaluate_switches, parse
 from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import dmesg
 
 XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=77, name=python3, GPU has fallen off the bus."
-
-
-def log(text: str) -> dict[str, Any]:
-    collected: Any = kernel_log.read(text)
-    return dict(collected["kernel_log"])
 
 
 @pytest.mark.parametrize(
