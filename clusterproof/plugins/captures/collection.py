@@ -26,6 +26,7 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_csv as nvidia_smi
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_lists as nvidia_smi_lists
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_q as nvidia_smi_q
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_smi_table
+from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_topo as nvidia_smi_topo
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_memory as memory
@@ -82,6 +83,7 @@ FORMS: tuple[Form, ...] = (
     *system.FORMS,
     *nvidia_smi_csv.FORMS,
     *nvidia_smi_lists.FORMS,
+    *nvidia_smi_topo.FORMS,
     *nvidia_smi_q.FORMS,
     *nvidia_smi_table.FORMS,
 )
