@@ -29,6 +29,7 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_s
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_topo as nvidia_smi_topo
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_hardware_errors as hardware_errors
 from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
@@ -57,6 +58,7 @@ from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
     *memory.FORMS,
+    *hardware_errors.FORMS,
     *dcgmi.FORMS,
     *dcgm_watches.FORMS,
     *versions.FORMS,
