@@ -10,7 +10,7 @@ from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import known, reading_of, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
@@ -169,7 +169,7 @@ def require_running(node: Node) -> None:
         not_applicable(f"nvidia-imex is {state}")
     settle_s = node.threshold("imex.settle_s")
     started = node.services["nvidia-imex"] if state == "active" else daemon
-    active_s = readings(started, "active_s")[0].get("active_s") if started else None
+    active_s = reading_of(started, "active_s") if started else None
     if active_s is not None and active_s < settle_s:
         incomplete(f"nvidia-imex started {active_s:.0f} s ago and may take {settle_s:.0f} s to connect")
 

@@ -8,7 +8,7 @@ from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, n
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
 from clusterproof.plugins.evidence.aws.facts_deep_health_check import LogLine, deep_health_check_log
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, reading_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
@@ -29,7 +29,7 @@ def test_deep_health_check(node: Node) -> None:
     Remedy (replace): Replace a node of which this is required: aws sagemaker batch-replace-cluster-nodes --cluster-name
     NAME --node-ids ID. Read the lines around an error, and repeat the check: aws sagemaker start-cluster-health-check.
     """
-    if readings(node, "is_outside_ec2")[0].get("is_outside_ec2"):
+    if reading_of(node, "is_outside_ec2"):
         not_applicable("the node is outside EC2, where HyperPod has its nodes")
     log = deep_health_check_log.of(node)
     if not log.text.strip():

@@ -95,6 +95,14 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
     return reported, unread
 
 
+def reading_of(device: object, name: str, otherwise: Any = None) -> Any:
+    """A device's value, or the default where it is unreadable: unlike `known`, without saying so."""
+    try:
+        return getattr(device, name)
+    except (Incomplete, NotApplicable):
+        return otherwise
+
+
 def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
     """Raise the first Incomplete of `readings`, else the first NotApplicable, if any."""
     for why in sorted(unread, key=lambda why: isinstance(why, NotApplicable)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 
 from clusterproof.plugins.core.record import record
@@ -16,13 +16,14 @@ from clusterproof.plugins.evidence.field import (
     number,
     object_as,
     optional,
+    reading_of,
     readings,
     require,
     text,
     texts,
     values,
 )
-from clusterproof.plugins.evidence.gpu.facts import Fabric
+from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts import Command
 from clusterproof.plugins.evidence.host.facts_node import service_state, services
@@ -105,8 +106,8 @@ def imex_self(node: Node) -> ImexNode:
 
 def imex_daemon(node: Node) -> ImexDaemon | None:
     """The nvidia-imex that root runs on the host, if one is known to run."""
-    imex = readings(node, "imex")[0].get("imex")
-    daemon: ImexDaemon | None = readings(imex, "daemon")[0].get("daemon") if imex else None
+    imex = reading_of(node, "imex")
+    daemon: ImexDaemon | None = reading_of(imex, "daemon") if imex else None
     return daemon
 
 
@@ -134,24 +135,24 @@ def is_address(host: str) -> bool:
 
 def host_name_of(node: Node) -> str:
     """Its own name without its domain, else the inventory's."""
-    boot = readings(node, "boot")[0].get("boot")
-    own = readings(boot, "hostname")[0].get("hostname", "") if boot else ""
+    boot = reading_of(node, "boot")
+    own = reading_of(boot, "hostname", "") if boot else ""
     return (own or node.name).partition(".")[0]
 
 
 def addresses(node: Node) -> frozenset[str]:
     """Its IPv4 addresses, as far as they are known."""
-    naming = readings(node, "naming")[0].get("naming")
-    entries = readings(naming, "addresses")[0].get("addresses", ()) if naming else ()
+    naming = reading_of(node, "naming")
+    entries = reading_of(naming, "addresses", ()) if naming else ()
     return frozenset(known["ipv4"] for entry in entries if (known := readings(entry, "ipv4")[0]).get("ipv4"))
 
 
 def is_of_a_rack(node: Node) -> bool:
     """Whether its GPUs share memory over the NVLinks of a rack. Raises Incomplete if unknown."""
-    names = [name for gpu in node.gpus if (name := readings(gpu, "name")[0].get("name"))]
+    names = _names(node.gpus)
     if node.gpus and not names:
         node.gpus[0].name  # noqa: B018 - raises why
-    return any(model in name for name in names for model in RACK_WIDE)
+    return is_rack_wide(names)
 
 
 def require_rack(node: Node, *, is_known: bool = False) -> None:
@@ -160,13 +161,23 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
     With `is_known` the whole check is incomplete, because it only applies to racks. Then raises Incomplete.
     """
     reading, unread = readings(node, "gpus")
-    names = [name for gpu in reading.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
-    if any(model in name for name in names for model in RACK_WIDE):
+    names = _names(reading.get("gpus", ()))
+    if is_rack_wide(names):
         return
     if names or any(isinstance(why, NotApplicable) for why in unread):
         raise NotApplicable("no GPU here shares its memory over a rack's NVLink")
     with nullcontext() if is_known else part:
         node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
+
+
+def _names(gpus: Iterable[Gpu]) -> list[str]:
+    """The models of these GPUs, as far as they are known."""
+    return [name for gpu in gpus if (name := reading_of(gpu, "name"))]
+
+
+def is_rack_wide(names: Iterable[str]) -> bool:
+    """Whether one of these is a model whose GPUs share memory over a rack's NVLinks."""
+    return any(model in name for name in names for model in RACK_WIDE)
 
 
 def clique(fabric: Fabric) -> str:

@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.field import (
     objects_as,
     optional,
     read,
-    readings,
+    reading_of,
     table,
     text,
     texts,
@@ -241,6 +241,6 @@ fabric_manager_version = collected_as("fabric_manager", Command)
 def service_state(node: EvidenceSource, name: str) -> str:
     """How a service stands, in systemd's word; one that is active is installed, whatever else is known of it."""
     service = services.of(node).get(name)
-    if service is None or readings(service, "is_installed")[0].get("is_installed") is False:
+    if service is None or reading_of(service, "is_installed") is False:
         return "not installed"
     return service.active
