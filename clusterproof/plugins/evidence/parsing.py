@@ -43,7 +43,7 @@ class Form:
     """
 
     name: str  # as a person calls it: "nvidia-smi -q"
-    recognises: Callable[[str], bool]  # cheap: looks at how the text begins, and does not understand it
+    recognises: Callable[[str], object]  # true cheaply: looks at how the text begins, and does not understand it
     read: Callable[[str], Mapping[str, object]]
     rank: int = 50  # where two files have the same value, that of the higher rank counts
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
