@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, reading_of, readings
-from clusterproof.plugins.evidence.gpu.facts_rack import is_rack_wide
+from clusterproof.plugins.evidence.gpu.facts_rack import is_rack_wide, models_of
 from clusterproof.plugins.evidence.group import Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
@@ -218,8 +218,7 @@ def on_one_board(node: Node, serials: Counter[str]) -> int:
 
     On a tray of Grace a board has two GPUs, of which one may be missing.
     """
-    names = [reading["name"] for gpu in node.gpus if (reading := readings(gpu, "name")[0])]
-    is_tray = is_rack_wide(names)
+    is_tray = is_rack_wide(models_of(node.gpus))
     is_even = len(serials) > 1 and len(set(serials.values())) == 1
     return ON_ONE_BOARD if is_tray or is_even else 1
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, reading_of
 from clusterproof.plugins.evidence.group import compared, describe, differences
-from clusterproof.plugins.evidence.host.facts_node import PORTS
+from clusterproof.plugins.evidence.host.facts_node import LOGIN, PORTS
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
@@ -137,9 +137,6 @@ def test_shared_folders(node: Node) -> None:
         f"{folder} has mode {mode:04o}" for folder, mode in modes.items() if mode & ALL == ALL and not mode & STICKY
     )
     concern_if(loose, f"{loose}; expected 1777")
-
-
-LOGIN = "a login"
 
 
 @mark.ami

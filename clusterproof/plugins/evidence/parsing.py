@@ -121,6 +121,11 @@ def objects(data: object) -> list[dict[str, Any]]:
     return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
 
 
+def is_error(value: object) -> bool:
+    """Whether this stands for a value that could not be read."""
+    return isinstance(value, dict) and "error" in value
+
+
 def integer(word: str) -> int | None:
     """A whole number, None where the word is none."""
     return int(word) if _WHOLE.fullmatch(word) else None

@@ -149,7 +149,7 @@ def addresses(node: Node) -> frozenset[str]:
 
 def is_of_a_rack(node: Node) -> bool:
     """Whether its GPUs share memory over the NVLinks of a rack. Raises Incomplete if unknown."""
-    names = _names(node.gpus)
+    names = models_of(node.gpus)
     if node.gpus and not names:
         node.gpus[0].name  # noqa: B018 - raises why
     return is_rack_wide(names)
@@ -161,7 +161,7 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
     With `is_known` the whole check is incomplete, because it only applies to racks. Then raises Incomplete.
     """
     reading, unread = readings(node, "gpus")
-    names = _names(reading.get("gpus", ()))
+    names = models_of(reading.get("gpus", ()))
     if is_rack_wide(names):
         return
     if names or any(isinstance(why, NotApplicable) for why in unread):
@@ -170,7 +170,7 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
         node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
 
 
-def _names(gpus: Iterable[Gpu]) -> list[str]:
+def models_of(gpus: Iterable[Gpu]) -> list[str]:
     """The models of these GPUs, as far as they are known."""
     return [name for gpu in gpus if (name := reading_of(gpu, "name"))]
 
