@@ -149,16 +149,21 @@ def gpu(node: Node, index: int) -> dict[str, object]:
     if isinstance(handle, dict):
         return {"index": index, "lost": handle}
     values: dict[str, object] = {"index": index, "lost": None}
-    for keys, ask in ASKED.items():
-        node.at(f"GPU {index}: {keys}")
-        answer = answer_to(ask, handle)
-        names = keys.split()
-        values.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
+    for keys in ASKED:
+        values.update(answers_to(keys, handle, node, index))
     node.at(f"GPU {index}: processes")
     running = answer_to(_processes, handle, node)
     values["processes"] = in_turn(running, "cgroup", MAX_PROCESSES) if isinstance(running, list) else running
     values["processes_left_out"] = max(0, len(running) - MAX_PROCESSES) if isinstance(running, list) else 0
     return values
+
+
+def answers_to(keys: str, handle: object, node: Node, index: int) -> dict[str, object]:
+    """What one call says of these keys of ASKED, or its error under each."""
+    node.at(f"GPU {index}: {keys}")
+    answer = answer_to(ASKED[keys], handle)
+    names = keys.split()
+    return dict(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
 
 
 def _watts(milliwatts: int) -> float:
