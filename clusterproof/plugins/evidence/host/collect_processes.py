@@ -21,7 +21,7 @@ LAST_RAN = "se.exec_start"
 
 def read(node: Node) -> object:
     """The number of processes and zombies, and those blocked (D) in both passes."""
-    looked = (stat_of(node, pid) for pid in node.names("/proc") if pid.isdecimal())
+    looked = (stat_of(node, pid) for pid in node.pids())
     first = _not_ours(node, [fields for fields in looked if fields])
     suspects = [fields for fields in first if fields[STATE] == "D"]
     if suspects:

@@ -47,8 +47,8 @@ class Sampler:
         self._looked = now
         known, self._known = self._known, {}
         ranks: dict[tuple[int, int, str], list[str]] = {}
-        for pid in node.names("/proc"):
-            fields = stat_of(node, pid) if pid.isdecimal() else []
+        for pid in node.pids():
+            fields = stat_of(node, pid)
             if not fields:
                 continue
             process = (pid, fields[START], *fields[ENVIRON : ENVIRON + 1])
