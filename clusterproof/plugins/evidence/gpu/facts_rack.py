@@ -60,12 +60,19 @@ class Imex(Reported):
     daemon = Field(optional(object_as(ImexDaemon)))  # None where none is known to run
 
 
-def imex_domain_of(imex: Imex) -> ImexDomain:
-    """The domain as nvidia-imex-ctl prints it. Raises Incomplete, with the program's own words where it fails."""
+@collected_by("imex")
+def imex(_node: Node, reported: CollectorData) -> Imex:
+    """What nvidia-imex is configured to be and answers. Raises Absent where it is not installed."""
+    return Imex(reported.value)
+
+
+@collected_by()
+def imex_domain(node: Node) -> ImexDomain:
+    """The IMEX domain as this tray sees it. Raises Incomplete, with nvidia-imex-ctl's own words where it fails."""
     from clusterproof.plugins.evidence.gpu.parse_imex import read_domain  # a prolog reads none
     from clusterproof.plugins.evidence.parsing import CaptureError
 
-    answer = imex.answer
+    answer = node.imex.answer
     if answer is None:
         raise Absent("nvidia-imex-ctl is not found; expected it beside nvidia-imex")
     try:
@@ -76,18 +83,6 @@ def imex_domain_of(imex: Imex) -> ImexDomain:
             f"nvidia-imex-ctl -N ended with {answer.exit} ({problem}): {output!r}; expected the nodes of its domain",
             cause="nvidia-imex-ctl does not show its domain",
         ) from None
-
-
-@collected_by("imex")
-def imex(_node: Node, reported: CollectorData) -> Imex:
-    """What nvidia-imex is configured to be and answers. Raises Absent where it is not installed."""
-    return Imex(reported.value)
-
-
-@collected_by()
-def imex_domain(node: Node) -> ImexDomain:
-    """The IMEX domain as this tray sees it. Raises Incomplete."""
-    return imex_domain_of(node.imex)
 
 
 @collected_by()
