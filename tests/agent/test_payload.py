@@ -17,7 +17,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from clusterproof.plugins.agent import minify, payload
+from clusterproof.plugins.agent import nvidia_ml, payload
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import program
@@ -197,15 +197,15 @@ def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) 
 
 def part() -> str:
     sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu")]
-    wanted = frozenset(word for source in sources for word in minify.words(source))
-    return minify.reachable(minify.pynvml_source(), wanted)
+    wanted = frozenset(word for source in sources for word in nvidia_ml.words(source))
+    return nvidia_ml.reachable(nvidia_ml.pynvml_source(), wanted)
 
 
 @pytest.mark.long
 def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
-    whole = {ast.dump(statement) for statement in ast.parse(minify.pynvml_source()).body}
+    whole = {ast.dump(statement) for statement in ast.parse(nvidia_ml.pynvml_source()).body}
     assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
-    assert len(part()) < 40_000 < 300_000 < len(minify.pynvml_source())
+    assert len(part()) < 40_000 < 300_000 < len(nvidia_ml.pynvml_source())
 
 
 def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
@@ -222,10 +222,10 @@ def globals_of(table: symtable.SymbolTable) -> set[str]:
 
 @pytest.mark.long
 def test_every_definition_of_pynvml_is_found() -> None:
-    source = minify.pynvml_source()
+    source = nvidia_ml.pynvml_source()
     defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
-    definitions = minify.definitions(minify.split(source))
-    assert ast.dump(ast.parse("".join(minify.split(source)))) == ast.dump(ast.parse(source))
+    definitions = nvidia_ml.definitions(nvidia_ml.split(source))
+    assert ast.dump(ast.parse("".join(nvidia_ml.split(source)))) == ast.dump(ast.parse(source))
     assert {name for name in defined if not hasattr(ctypes, name)} <= set(definitions)
 
 
