@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 STOPPED, MISSING = "inactive", "not installed"
+NAMED = 4  # trays in a message; the others are only counted
 CONNECTED, READY, NO_GPU, MISMATCH = "CONNECTED", "READY", "NO_GPU", "NODE_MAP_MISMATCH"
 
 
@@ -201,10 +202,10 @@ def name_of(node: Node, other: ImexNode) -> str:
     return f"{name} ({other.host})" if name else other.host
 
 
-def some(names: Iterable[str], most: int = 4) -> str:
+def some(names: Iterable[str]) -> str:
     """The first of these names: `gpu007, gpu008 and 12 more`."""
     names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 @evidence("cat /etc/nvidia-imex/nodes_config.cfg")
