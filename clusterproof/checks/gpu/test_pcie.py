@@ -80,10 +80,8 @@ def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
 
 def lanes_of_type(node: Node) -> int | None:
     """How many lanes the instance type wires to each GPU, if that is known to be fewer than the GPU has."""
-    try:
-        return node.type.pcie_lanes
-    except (Incomplete, NotApplicable):
-        return None
+    instance_type = reading_of(node, "type")
+    return instance_type.pcie_lanes if instance_type else None
 
 
 def is_wired_so(node: Node, width: int) -> bool:

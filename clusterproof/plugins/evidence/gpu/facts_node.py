@@ -196,10 +196,7 @@ def gpu_paths(node: Node) -> Mapping[str, Paths]:
 @collected_by()
 def gpu_uuids(node: Node) -> tuple[str, ...]:
     """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
-    try:
-        reported = [gpu.record.get("uuid") for gpu in node.gpus]
-    except (Incomplete, NotApplicable):
-        return ()
+    reported = [gpu.record.get("uuid") for gpu in reading_of(node, "gpus", ())]
     return tuple(printable(uuid, MAX_UUID) for uuid in reported[:MAX_UUIDS] if isinstance(uuid, str))
 
 

@@ -187,10 +187,7 @@ def mounted(node: Node) -> set[str]:
 
 def _nvme_disks(node: Node) -> list[Mapping[str, Any]]:
     """The name of each NVMe disk, what is built on it, and where any of that is mounted, as far as all is known."""
-    try:
-        controllers = node.nvme_controllers
-    except (Incomplete, NotApplicable):
-        return []
+    controllers = reading_of(node, "nvme_controllers", ())
     disks = [disk for controller in controllers for disk in reading_of(controller, "disks", ())]
     rows = [readings(disk, "name", "used_by", "mounted") for disk in disks]
     return [reading for reading, unread in rows if not unread]
@@ -248,12 +245,8 @@ def joined(texts: Iterable[str]) -> str:
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
     """The GPUs whose PCI address is known, by address."""
-    try:
-        gpus = node.gpus
-    except (Incomplete, NotApplicable):
-        return {}
     named: dict[str, NamedGpu] = {}
-    for gpu in gpus:
+    for gpu in reading_of(node, "gpus", ()):
         reading, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
         if "pci" in reading:
             is_due = bool(reading.get("remap_pending") or reading.get("remap_failed"))
