@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
-from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
+from clusterproof.plugins.evidence.fact import Absent, collected_as, collected_by
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -60,10 +60,7 @@ class Imex(Reported):
     daemon = Field(optional(object_as(ImexDaemon)))  # None where none is known to run
 
 
-@collected_by("imex")
-def imex(_node: Node, reported: CollectorData) -> Imex:
-    """What nvidia-imex is configured to be and answers. Raises Absent where it is not installed."""
-    return Imex(reported.value)
+imex = collected_as("imex", Imex)
 
 
 @collected_by()
