@@ -105,11 +105,10 @@ def of_tray(node: Node) -> Values:
     where = cluster_of(node)[CLUSTER]
     gpus = [readings(gpu, "vbios", "nvlinks")[0] for gpu in node.gpus]
     links = [sum(link is True for link in reading["nvlinks"]) for reading in gpus if "nvlinks" in reading]
-    nvml, imex = (readings(node, name)[0].get(name) for name in ("nvml", "imex"))
-    own = reading_of(node, "imex_self")
+    imex, own = reading_of(node, "imex"), reading_of(node, "imex_self")
     channels = readings(imex, "channels", "channel_count")[0] if imex else {}
     values = {
-        "driver": reading_of(nvml, "driver") if nvml else None,
+        "driver": reading_of(node, "nvml.driver"),
         "VBIOS": ", ".join(sorted({reading["vbios"] for reading in gpus if "vbios" in reading})) or None,
         "active NVLinks": str(sum(links)) if len(links) == len(gpus) else None,
         "nvidia-imex": (own.version or None) if own else None,

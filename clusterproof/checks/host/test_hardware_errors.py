@@ -44,8 +44,7 @@ def test_mce_edac(node: Node) -> None:
     """
     with part:
         evaluate_log(node)
-    memory = reading_of(node, "main_memory")
-    lost_kib = reading_of(memory, "corrupted_kib") if memory else None
+    lost_kib = reading_of(node, "main_memory.corrupted_kib")
     with part:
         concern_if(lost_kib, f"{lost_kib} kB of memory taken offline because of errors; expected none")
     with part:

@@ -78,8 +78,7 @@ PIDS, PIDS_OF_A_CPU = 32768, 1024  # what Linux begins with: kernel/pid.c, pid_i
 def _pid_max(node: Node) -> str | None:
     """How many processes the kernel can number; None if unknown, or the kernel's default for its CPUs."""
     most = reading_of(node.kernel_limits, "pid_max")
-    boot = reading_of(node, "boot")
-    cpus = reading_of(boot, "cpus") if boot else None
+    cpus = reading_of(node, "boot.cpus")
     is_own = cpus is not None and most == max(PIDS, PIDS_OF_A_CPU * cpus)
     return None if most is None or is_own else str(most)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
@@ -96,9 +97,9 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
 
 
 def reading_of(device: object, name: str, otherwise: Any = None) -> Any:
-    """A device's value, or the default where it is unreadable: unlike `known`, without saying so."""
+    """A value such as `name` or `boot.hostname`, else the default; unlike `known`, this says of none that it lacks."""
     try:
-        return getattr(device, name)
+        return attrgetter(name)(device)
     except (Incomplete, NotApplicable):
         return otherwise
 

@@ -98,8 +98,7 @@ def imex_self(node: Node) -> ImexNode:
 
 def imex_daemon(node: Node) -> ImexDaemon | None:
     """The nvidia-imex that root runs on the host, if one is known to run."""
-    imex = reading_of(node, "imex")
-    daemon: ImexDaemon | None = reading_of(imex, "daemon") if imex else None
+    daemon: ImexDaemon | None = reading_of(node, "imex.daemon")
     return daemon
 
 
@@ -127,16 +126,13 @@ def is_address(host: str) -> bool:
 
 def host_name_of(node: Node) -> str:
     """Its own name without its domain, else the inventory's."""
-    boot = reading_of(node, "boot")
-    own = reading_of(boot, "hostname", "") if boot else ""
-    return (own or node.name).partition(".")[0]
+    return (reading_of(node, "boot.hostname") or node.name).partition(".")[0]
 
 
 def addresses(node: Node) -> frozenset[str]:
     """Its IPv4 addresses, as far as they are known."""
-    naming = reading_of(node, "naming")
-    entries = reading_of(naming, "addresses", ()) if naming else ()
-    return frozenset(known["ipv4"] for entry in entries if (known := readings(entry, "ipv4")[0]).get("ipv4"))
+    entries = reading_of(node, "naming.addresses", ())
+    return frozenset(address for entry in entries if (address := reading_of(entry, "ipv4")))
 
 
 def is_of_a_rack(node: Node) -> bool:

@@ -102,8 +102,7 @@ def _list_of(node: Node) -> tuple[str, ...]:
 
 
 def _hosts_of(node: Node) -> tuple[str, ...]:
-    imex = reading_of(node, "imex")
-    hosts: tuple[str, ...] = reading_of(imex, "nodes", ()) if imex else ()
+    hosts: tuple[str, ...] = reading_of(node, "imex.nodes", ())
     return hosts
 
 
