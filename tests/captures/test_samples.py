@@ -21,6 +21,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_hardware_errors as hardware_errors
 from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
@@ -54,6 +55,7 @@ FAMILIES = {
     "host": (
         *hardware.FORMS,
         *memory.FORMS,
+        *hardware_errors.FORMS,
         *host.FORMS,
         *storage.FORMS,
         *mounts.FORMS,
