@@ -41,7 +41,7 @@ def probe() -> Iterator[Figure]:
     detail = f"{len(evidence[0].collectors)} collectors in {wall_s:.2f} s"
     yield Figure("probe_wall_vs_slowest_collector", round(statistics.median(ratios), 2), "≤ 1.2", detail)
     yield Figure("probe_cpu_s_on_the_node", round(node_cpu_s, 2), "≤ 0.4", "user and system, of all collectors")
-    to_run, _ = program(collector_names(), ProbeOptions())
+    to_run = program(collector_names(), ProbeOptions())
     size = len(to_run.command) + len(to_run.stdin)
     yield Figure("probe_characters", size, "≤ 60000", "as sent, with all collectors")
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.field import readings as readings
     from clusterproof.plugins.evidence.field import require as require
     from clusterproof.plugins.evidence.gpu.facts import Gpu as Gpu
-    from clusterproof.plugins.evidence.host.facts import Mount as Mount
     from clusterproof.plugins.evidence.network.facts import RdmaDevice as RdmaDevice
     from clusterproof.plugins.evidence.neuron.facts import NeuronDevice as NeuronDevice
     from clusterproof.plugins.evidence.node import Node as Node
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.storage.facts import NvmeController as NvmeController
     from clusterproof.plugins.evidence.storage.facts_lustre import LustreClient as LustreClient
     from clusterproof.plugins.evidence.storage.facts_lustre import LustreTarget as LustreTarget
+    from clusterproof.plugins.evidence.storage.facts_mounts import Mount as Mount
     from clusterproof.plugins.transport import Answer as Answer
     from clusterproof.plugins.transport import Connection as Connection
     from clusterproof.plugins.transport import Limits as Limits
@@ -88,7 +88,6 @@ _HOMES = {  # module of clusterproof.plugins: its public names, each since 0.1.0
         "require",
     ),
     "evidence.gpu.facts": ("Gpu",),
-    "evidence.host.facts": ("Mount",),
     "evidence.network.facts": ("RdmaDevice",),
     "evidence.neuron.facts": ("NeuronDevice",),
     "evidence.node": ("Node",),
@@ -98,6 +97,7 @@ _HOMES = {  # module of clusterproof.plugins: its public names, each since 0.1.0
         "LustreClient",
         "LustreTarget",
     ),
+    "evidence.storage.facts_mounts": ("Mount",),
     "transport": (
         "Answer",
         "Connection",

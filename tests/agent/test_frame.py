@@ -16,6 +16,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached, 
 from clusterproof.plugins.transport import Answer
 
 NONCE = "cp0123456789"
+BEGIN = f"{NONCE}:begin."
 ANSWER = {
     "probe": {"python": "3.11.2"},
     "collectors": {
@@ -29,7 +30,12 @@ ANSWER = {
 def framed(answer: object = ANSWER, *, nonce: str = NONCE) -> list[str]:
     """The lines of an answer."""
     text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return [sending.begin(nonce), *sending.lines(zlib.compress(text), nonce)]
+    return [f"{nonce}:begin.", *sending.lines(zlib.compress(text), nonce)]
+
+
+def output_of(packed: bytes, chunk_bytes: int = sending.CHUNK_BYTES) -> str:
+    """A whole frame, whatever is packed in it."""
+    return "\n".join([BEGIN, *sending.lines(packed, NONCE, chunk_bytes)])
 
 
 def decoded(output: str | bytes) -> NodeEvidence:
@@ -101,7 +107,7 @@ LONG = {
 @pytest.mark.parametrize("chunk_bytes", [sending.CHUNK_BYTES, sending.WIDE_BYTES])
 def test_a_cut_answer_keeps_the_collectors_that_came_whole(chunk_bytes: int) -> None:
     packed = zlib.compress(json.dumps(LONG).encode())
-    output = "\n".join([sending.begin(NONCE), *sending.lines(packed, NONCE, chunk_bytes)])
+    output = output_of(packed, chunk_bytes)
     whole = decoded(output)
     assert len(whole.collectors) == 20
     kept = []
@@ -121,7 +127,7 @@ def test_a_cut_answer_keeps_the_collectors_that_came_whole(chunk_bytes: int) -> 
 
 def test_of_a_cut_answer_nothing_is_kept_that_its_checksums_do_not_vouch_for() -> None:
     packed = zlib.compress(json.dumps(LONG).encode())
-    lines = [sending.begin(NONCE), *sending.lines(packed, NONCE)][:-1]
+    lines = output_of(packed).split("\n")[:-1]
     damaged = [line[:-9] + ("A" if line[-9] != "A" else "B") + line[-8:] if ":3:" in line else line for line in lines]
     assert decoded("\n".join(lines)).collectors
     assert decoded("\n".join(damaged)).unreached is Unreached.CUT
@@ -131,14 +137,14 @@ def test_of_a_cut_answer_nothing_is_kept_that_its_checksums_do_not_vouch_for() -
 
 def test_an_answer_that_is_cut_before_its_first_collector_is_no_evidence() -> None:
     output = f"Welcome\n{FRAME}"
-    begun = output.index(sending.begin(NONCE)) + len(sending.begin(NONCE))
+    begun = output.index(BEGIN) + len(BEGIN)
     for length in range(len(output)):
         expected = Unreached.GARBLED if length < begun else Unreached.CUT
         assert decoded(output[:length]).unreached is expected, length
 
 
 def test_a_cut_answer_keeps_the_last_words() -> None:
-    evidence = decoded(f"{sending.begin(NONCE)}\nTraceback (most recent call last):\nMemoryError\n\n")
+    evidence = decoded(f"{BEGIN}\nTraceback (most recent call last):\nMemoryError\n\n")
     assert evidence.unreached is Unreached.CUT
     assert evidence.detail.endswith("its last words: MemoryError")
 
@@ -224,15 +230,14 @@ def test_an_answer_that_no_probe_sends_is_garbled(answer: object) -> None:
 def test_a_small_answer_that_grows_without_end_is_garbled() -> None:
     packed = zlib.compress(b" " * (frame.MAX_DECODED_BYTES + 1))
     assert len(packed) < 40_000
-    evidence = decoded("\n".join([sending.begin(NONCE), *sending.lines(packed, NONCE)]))
+    evidence = decoded(output_of(packed))
     assert evidence.unreached is Unreached.GARBLED
     assert str(frame.MAX_DECODED_BYTES) in evidence.detail
 
 
 @pytest.mark.parametrize("packed", [b"", b"no zlib", zlib.compress(b"{}")[:-1], zlib.compress(b"{}") + b"more"])
 def test_a_frame_that_does_not_decompress_is_garbled(packed: bytes) -> None:
-    output = "\n".join([sending.begin(NONCE), *sending.lines(packed, NONCE)])
-    assert decoded(output).unreached is Unreached.GARBLED
+    assert decoded(output_of(packed)).unreached is Unreached.GARBLED
 
 
 def test_half_a_surrogate_pair_is_replaced_so_that_the_evidence_can_be_written() -> None:
@@ -278,10 +283,9 @@ def test_a_mutated_frame_is_the_same_evidence_or_none(edits: list[tuple[int, int
     assert evidence == WHOLE or evidence.unreached in (Unreached.CUT, Unreached.GARBLED)
 
 
-@given(text=st.binary(max_size=2000).map(zlib.compress) | st.binary(max_size=500))
-def test_a_hostile_frame_is_never_an_exception(text: bytes) -> None:
-    output = "\n".join([sending.begin(NONCE), *sending.lines(text, NONCE)])
-    assert decoded(output).unreached is Unreached.GARBLED
+@given(packed=st.binary(max_size=2000).map(zlib.compress) | st.binary(max_size=500))
+def test_a_hostile_frame_is_never_an_exception(packed: bytes) -> None:
+    assert decoded(output_of(packed)).unreached is Unreached.GARBLED
 
 
 @given(output=st.binary(max_size=500))

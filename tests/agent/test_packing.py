@@ -70,19 +70,19 @@ def test_a_command_too_long_for_an_argument_is_a_script_that_any_posix_shell_rea
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     options = ProbeOptions(collector_s=30.0, sudo=sudo)
-    sent, nonce = program(["boot", "padded"], options, [padded(tmp_path, 300_000)], on_stdin=False)
+    sent = program(["boot", "padded"], options, [padded(tmp_path, 300_000)], on_stdin=False)
     script = script_of(sent.command)
     assert sent.command == f"{QUOTED}{script}'"
     assert unpacked(sent.command)[1].count("TEXT") == 2
     assert "'" not in script
     command = ("busybox", "sh") if shell == "busybox" else (shell,)
     output = answer(Program("-s", script.encode()), shell=command)
-    assert decode("here", Answer(output), nonce).collectors["padded"].value == 300_000
+    assert decode("here", Answer(output), sent.nonce).collectors["padded"].value == 300_000
 
 
 @pytest.mark.long
 def test_a_command_that_fits_into_an_argument_is_one(tmp_path: Path) -> None:
-    sent, _ = program(["boot", "padded"], PATIENT, [padded(tmp_path, 100_000)], on_stdin=False)
+    sent = program(["boot", "padded"], PATIENT, [padded(tmp_path, 100_000)], on_stdin=False)
     assert 100_000 < len(sent.command) <= ARGUMENT
     assert script_of(sent.command) == sent.command
 

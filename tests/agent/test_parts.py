@@ -226,7 +226,7 @@ def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> 
     nonce = "cp0123456789"
     for room in (1000, 23_000, 100_000):
         packed = random.Random(room).randbytes(sending.bytes_within(room))
-        lines = [sending.begin(nonce), *sending.lines(packed, nonce, sending.WIDE_BYTES)]
+        lines = [f"{nonce}:begin.", *sending.lines(packed, nonce, sending.WIDE_BYTES)]
         assert sum(len(line) + 1 for line in lines) <= room
 
 

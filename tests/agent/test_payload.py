@@ -17,7 +17,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from clusterproof.plugins.agent import minify, payload
+from clusterproof.plugins.agent import nvidia_ml, payload
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import program
@@ -70,7 +70,7 @@ def test_all_collectors_take_at_most_two_commands_of_systems_manager(
 
 @pytest.mark.parametrize("sudo", [False, True])
 def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
-    sent, _ = program(["boot"], ProbeOptions(sudo=sudo))
+    sent = program(["boot"], ProbeOptions(sudo=sudo))
     start, script, end = sent.command.split("'")
     assert (start, end) == ("/bin/sh -c ", "")
     assert not set(script) & set("!\\\n\r`")
@@ -83,8 +83,8 @@ def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
 def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    sent, nonce = program(["boot"], PATIENT, on_stdin=on_stdin)
-    evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
+    sent = program(["boot"], PATIENT, on_stdin=on_stdin)
+    evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), sent.nonce)
     assert evidence.collectors["boot"].status is Status.READ
 
 
@@ -123,15 +123,15 @@ def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> N
 
 
 def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
-    sent, nonce = program(["boot"], PATIENT)
+    sent = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin[:-100]))
-    assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
+    assert decode("here", Answer(output), sent.nonce).unreached is Unreached.CUT
 
 
 def test_input_after_the_program_is_not_waited_for() -> None:
-    sent, nonce = program(["boot"], PATIENT)
+    sent = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
-    assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.READ
+    assert decode("here", Answer(output), sent.nonce).collectors["boot"].status is Status.READ
 
 
 @pytest.mark.long
@@ -163,15 +163,15 @@ def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
 
 
 def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> None:
-    (first, nonce), (second, other) = program(["boot"], PATIENT), program(["boot"], PATIENT)
-    assert nonce != other
+    first, second = program(["boot"], PATIENT), program(["boot"], PATIENT)
+    assert first.nonce != second.nonce
     assert first.stdin == second.stdin
     assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
 
 
 @pytest.mark.long
 def test_only_what_is_asked_for_travels() -> None:
-    small, large = (len(program(collectors, PATIENT)[0].stdin) for collectors in (["boot"], ["boot", "nvml"]))
+    small, large = (len(program(collectors, PATIENT).stdin) for collectors in (["boot"], ["boot", "nvml"]))
     assert small < large / 2
 
 
@@ -197,15 +197,15 @@ def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) 
 
 def part() -> str:
     sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu")]
-    wanted = frozenset(word for source in sources for word in minify.words(source))
-    return minify.reachable(minify.pynvml_source(), wanted)
+    wanted = frozenset(word for source in sources for word in nvidia_ml.words(source))
+    return nvidia_ml.reachable(nvidia_ml.pynvml_source(), wanted)
 
 
 @pytest.mark.long
 def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
-    whole = {ast.dump(statement) for statement in ast.parse(minify.pynvml_source()).body}
+    whole = {ast.dump(statement) for statement in ast.parse(nvidia_ml.pynvml_source()).body}
     assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
-    assert len(part()) < 40_000 < 300_000 < len(minify.pynvml_source())
+    assert len(part()) < 40_000 < 300_000 < len(nvidia_ml.pynvml_source())
 
 
 def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
@@ -222,10 +222,10 @@ def globals_of(table: symtable.SymbolTable) -> set[str]:
 
 @pytest.mark.long
 def test_every_definition_of_pynvml_is_found() -> None:
-    source = minify.pynvml_source()
+    source = nvidia_ml.pynvml_source()
     defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
-    definitions = minify.definitions(minify.split(source))
-    assert ast.dump(ast.parse("".join(minify.split(source)))) == ast.dump(ast.parse(source))
+    definitions = nvidia_ml.definitions(nvidia_ml.split(source))
+    assert ast.dump(ast.parse("".join(nvidia_ml.split(source)))) == ast.dump(ast.parse(source))
     assert {name for name in defined if not hasattr(ctypes, name)} <= set(definitions)
 
 

@@ -175,7 +175,7 @@ def left_behind(pid_file: Path) -> Iterator[None]:
 def test_when_the_run_is_stopped_the_collectors_end_too(how: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     body = f"open({str(pid_file)!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}}')\n{FOR_EVER}"
-    sent, _ = program(["odd"], ProbeOptions(collector_s=60.0), [collector_file(tmp_path, body)])
+    sent = program(["odd"], ProbeOptions(collector_s=60.0), [collector_file(tmp_path, body)])
     shell = subprocess.Popen(
         ["/bin/sh", "-c", sent.command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PATH": PATH}
     )
@@ -222,7 +222,7 @@ def test_the_answer_as_a_whole_has_a_deadline_also_when_nobody_takes_it(tmp_path
         def whole_s(self, *_: object) -> float:
             return 0.7
 
-    sent, _ = program(["odd"], Hasty(), [collector_file(tmp_path, "return os.urandom(900_000).hex()")])
+    sent = program(["odd"], Hasty(), [collector_file(tmp_path, "return os.urandom(900_000).hex()")])
     shell = subprocess.Popen(
         ["/bin/sh", "-c", sent.command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PATH": PATH}
     )

@@ -21,12 +21,12 @@ def targets(count: int) -> list[Target]:
 
 def gathered(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
     """The reports of that many instances, in order."""
-    to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
+    to_run = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
     by_name: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
         assert target.name not in by_name
-        by_name[target.name] = evidence_of(target, answer, nonce)
+        by_name[target.name] = evidence_of(target, answer, to_run.nonce)
 
     Ssm().run(targets(count), to_run, limits, answered)
     return [by_name[target.name] for target in targets(count)]

@@ -43,12 +43,12 @@ def targets(count: int = 1) -> list[Target]:
 
 def gathered(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
     """The reports of that many nodes, in order."""
-    to_run, nonce = program(["boot"], ProbeOptions(), on_stdin=False)
+    to_run = program(["boot"], ProbeOptions(), on_stdin=False)
     by_name: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
         assert target.name not in by_name
-        by_name[target.name] = evidence_of(target, answer, nonce)
+        by_name[target.name] = evidence_of(target, answer, to_run.nonce)
 
     Hyperpod().run(targets(count), to_run, limits, answered)
     return [by_name[target.name] for target in targets(count)]

@@ -40,22 +40,22 @@ def probed(
 
     `beside` is a shell script that runs on the node during the probe, which starts after the script's first line.
     """
-    to_run, nonce = program(collector_names(), ProbeOptions(collector_s=collector_s, checkpoints=checkpoints))
+    to_run = program(collector_names(), ProbeOptions(collector_s=collector_s, checkpoints=checkpoints))
     with entered(image, name) as node:
         if beside:
             running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)
             assert running.stdout
             running.stdout.readline()
-        evidence = _answered(node, to_run, nonce)
+        evidence = _answered(node, to_run)
         if not loads:
             return evidence
         in_order = [collector for collector in SECONDS if collector in loads]
-        return merged(evidence, _answered(node, *load_program(in_order, OPTIONS)), in_order)
+        return merged(evidence, _answered(node, load_program(in_order, OPTIONS)), in_order)
 
 
-def _answered(node: Node, to_run: Program, nonce: str) -> NodeEvidence:
+def _answered(node: Node, to_run: Program) -> NodeEvidence:
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
-    return evidence_of(Target(node.name), Answer(output=ran.stdout + ran.stderr), nonce)
+    return evidence_of(Target(node.name), Answer(output=ran.stdout + ran.stderr), to_run.nonce)
 
 
 def results(

@@ -54,8 +54,8 @@ def probe(
     user: int | None = None,
 ) -> NodeEvidence:
     """The evidence of this machine."""
-    to_run, nonce = program(collectors, options, further)
-    return decode("here", Answer(answer(to_run, path=path, user=user)), nonce)
+    to_run = program(collectors, options, further)
+    return decode("here", Answer(answer(to_run, path=path, user=user)), to_run.nonce)
 
 
 def probe_node(
@@ -67,9 +67,9 @@ def probe_node(
     user: int = 0,
 ) -> NodeEvidence:
     """The evidence of a node of the testbed."""
-    to_run, nonce = program(collectors, options, further)
+    to_run = program(collectors, options, further)
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
-    return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)
+    return decode(node.name, Answer(ran.stdout + ran.stderr), to_run.nonce)
 
 
 def padded(folder: Path, characters: int, name: str = "padded") -> Path:

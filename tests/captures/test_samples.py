@@ -21,11 +21,13 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_hardware_errors as hardware_errors
 from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.network import parse as network
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
@@ -53,6 +55,7 @@ FAMILIES = {
     "host": (
         *hardware.FORMS,
         *memory.FORMS,
+        *hardware_errors.FORMS,
         *host.FORMS,
         *storage.FORMS,
         *mounts.FORMS,
@@ -203,7 +206,7 @@ def xids(lines: Iterable[facts.Line]) -> Counter[int]:
     """How many lines report each Xid, including lines left out."""
     codes: Counter[int] = Counter()
     for event in facts.parse(lines):
-        if isinstance(event, facts.XidEvent):
+        if isinstance(event, XidEvent):
             codes[event.code] += event.lines
     return codes
 

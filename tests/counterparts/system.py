@@ -51,15 +51,15 @@ class System:
 
     def output_of(self) -> NodeEvidence:
         """Every probe collector's report here."""
-        return self._answered(*program(collector_names(), PROBE_OPTIONS))
+        return self._answered(program(collector_names(), PROBE_OPTIONS))
 
     def output_under_load(self) -> NodeEvidence:
         """The reports of every collector that loads the hardware."""
-        return self._answered(*load_program(tuple(SECONDS), OPTIONS))
+        return self._answered(load_program(tuple(SECONDS), OPTIONS))
 
-    def _answered(self, to_run: Program, nonce: str) -> NodeEvidence:
+    def _answered(self, to_run: Program) -> NodeEvidence:
         ran = self.run("/bin/sh", "-c", to_run.command, stdin=to_run.stdin)
-        return evidence_of(Target("other"), Answer(output=ran.stdout + ran.stderr), nonce)
+        return evidence_of(Target("other"), Answer(output=ran.stdout + ran.stderr), to_run.nonce)
 
 
 def broken(evidence: NodeEvidence) -> dict[str, str]:

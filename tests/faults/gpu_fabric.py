@@ -26,7 +26,7 @@ def gb300() -> NodeImage:
 
 
 def a100() -> NodeImage:
-    """A p4d.24xlarge: six NVSwitches."""
+    """A p4d.24xlarge: six NVSwitches, and no GPU registers with a fabric."""
     return healthy_gpu_node("A100-40")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
+from tests.faults.gpu_fabric import a100
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, with_kernel_line, with_nvml
@@ -19,18 +20,13 @@ def b200() -> NodeImage:
     return healthy_gpu_node("B200")
 
 
-def a100() -> NodeImage:
-    """A p4d.24xlarge: no GPU registers with a fabric."""
-    return healthy_gpu_node("A100-40")
-
-
 def l40s() -> NodeImage:
     """A g6e.48xlarge: it wires 8 lanes to each GPU."""
     return healthy_gpu_node("L40S")
 
 
 def a10g() -> NodeImage:
-    """A g5.48xlarge: the catalogue lacks its number of wired lanes."""
+    """A g5.48xlarge: its EFA has no RDMA, and the catalogue lacks its number of wired lanes."""
     return healthy_gpu_node("A10G")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
+from tests.faults.gpu_link import b200
 from tests.testbed import software
-from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import Folder, Link, NodeImage
 from tests.testbed.imds import IDENTITY
 from tests.testbed.node import with_file, with_nvml, without_file
@@ -38,12 +37,6 @@ def without_libcuda(image: NodeImage) -> NodeImage:
     """No libcuda is installed."""
     files = {path: entry for path, entry in image.files.items() if not path.startswith(f"{LIBRARIES}/libcuda.so")}
     return replace(image, files=files)
-
-
-@cache
-def b200() -> NodeImage:
-    """A node with eight B200 and their software."""
-    return healthy_gpu_node("B200")
 
 
 FAULTS = (

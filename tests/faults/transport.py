@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.gpu_link import a10g
 from tests.faults.infiniband import infiniband
 from tests.faults.roce import roce
 from tests.testbed.gpus import healthy_gpu_node
@@ -14,11 +15,6 @@ from tests.testbed.node import healthy_cpu, with_file, with_line
 PLAN = "network.transport_plan"
 PROFILE = "/etc/profile.d/nccl.sh"
 PROLOG = "/opt/slurm/etc/task_prolog.sh"
-
-
-def g5() -> NodeImage:
-    """A node of a type whose EFA has no RDMA."""
-    return healthy_gpu_node("A10G")
 
 
 def g6() -> NodeImage:
@@ -110,7 +106,7 @@ FAULTS = (
         lambda image: with_line(image, "/etc/environment", "FI_EFA_USE_DEVICE_RDMA=1"),
         {PLAN: FAIL},
         "libfabric aborts on a device without RDMA; expected no such variable",
-        base=g5,
+        base=a10g,
     ),
     Fault(
         "RDMA asked of an EFA device of which nothing is known",

@@ -76,8 +76,8 @@ def test_a_watch_stays_in_it_and_reads_the_host(kubernetes: Bed) -> None:
 
 def reached(image: str) -> tuple[Unreached | None, str]:
     """The probe's outcome in an image."""
-    to_run, nonce = program({"boot"}, ProbeOptions(), on_stdin=False)
-    evidence = evidence_of(Target(NODE), run(to_run, k8s_image=image)[NODE], nonce)
+    to_run = program({"boot"}, ProbeOptions(), on_stdin=False)
+    evidence = evidence_of(Target(NODE), run(to_run, k8s_image=image)[NODE], to_run.nonce)
     return evidence.unreached, evidence.detail
 
 

@@ -22,7 +22,7 @@ EVERYTHING = collector_names()
 
 def everything() -> Program:
     """The program with every collector."""
-    return program(EVERYTHING, ProbeOptions(), (), False)[0]
+    return program(EVERYTHING, ProbeOptions(), (), False)
 
 
 @pytest.mark.long

@@ -40,8 +40,8 @@ def test_a_large_program_goes_out_and_a_large_answer_comes_back(client: Client) 
 
 
 def test_a_program_of_any_length_reaches_the_node_whole(client: Client, tmp_path: Path) -> None:
-    program, nonce = payload.program(["padded"], PATIENT, [padded(tmp_path, 3_000_000)])
-    evidence = evidence_of(Target("node"), client.one(program=program, answer_s=ANSWER_S), nonce)
+    program = payload.program(["padded"], PATIENT, [padded(tmp_path, 3_000_000)])
+    evidence = evidence_of(Target("node"), client.one(program=program, answer_s=ANSWER_S), program.nonce)
     assert evidence.collectors["padded"].value == 3_000_000
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, quoted
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.facts_account import instances_of
@@ -19,7 +19,6 @@ pytestmark = [mark.control_plane, mark.preflight]
 
 MAX_NODES = 20  # in words
 MAX_VALUES = 5  # of a group in words
-MAX_MESSAGE = 200  # characters of what SageMaker says of a node
 MAX_ERRORS = 3  # of deep health checks in words
 UNWELL = ("Failure", "DeepHealthCheckInProgress")  # states in which a deep health check may be why
 
@@ -69,7 +68,7 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
 def in_words(node: HyperpodNode) -> str:
     """`i-0a (workers) is Failure: …`, with SageMaker's reason."""
     status = node.status
-    message = known(lambda: _quoted(node.message), "") if status == "Failure" else ""
+    message = known(lambda: quoted(node.message), "") if status == "Failure" else ""
     why = f": {message}" if message else ""
     return f"{node.instance_id} ({node.group}) is {status}{why}"
 
@@ -80,14 +79,9 @@ def _logged(errors: Iterable[DeepHealthCheckError], unwell: frozenset[str]) -> I
     shown = [(error, ids) for error, ids in about if ids or not error.instance_ids]
     for error, ids in shown[-MAX_ERRORS:]:
         whose = f"of {', '.join(ids)}" if ids else "of a node that they do not name"
-        yield f"{whose} at {clock(error.time)}: {_quoted(error.text)}"
+        yield f"{whose} at {clock(error.time)}: {quoted(error.text)}"
     if len(shown) > MAX_ERRORS:
         yield f"{len(shown) - MAX_ERRORS} before"
-
-
-def _quoted(message: str) -> str:
-    """What SageMaker says, in one line that does not end as a message of a check does."""
-    return " ".join(message.split())[:MAX_MESSAGE].replace("; expected ", ", expected ")
 
 
 DEEP_HEALTH_CHECKS = {"InstanceStress", "InstanceConnectivity"}

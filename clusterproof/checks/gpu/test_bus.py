@@ -18,8 +18,8 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.gpu.facts_rack import RACK_WIDE
+from clusterproof.plugins.evidence.field import each, known, reading_of, readings
+from clusterproof.plugins.evidence.gpu.facts_rack import is_rack_wide, models_of
 from clusterproof.plugins.evidence.group import Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
@@ -48,7 +48,7 @@ def test_nvswitch_count(node: Node) -> None:
     nvswitches = len(on_bus)
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
-    if node.nvlinks_due is None and len(readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())) == 8:
+    if node.nvlinks_due is None and len(reading_of(node, "gpus_on_bus", ())) == 8:
         expected = " or ".join(str(count) for count in OF_EIGHT_GPUS if count)
         message = f"{nvswitches} NVSwitches on the PCI bus; expected {expected} with eight GPUs"
         fail_if(nvswitches not in OF_EIGHT_GPUS, message)
@@ -134,7 +134,7 @@ def are_at_majority_addresses(node: Node) -> bool:
 
 def numa_nodes(node: Node) -> Values:
     """The NUMA node of each GPU by address; None if the firmware names none, which is reported separately."""
-    gpus = [gpu for gpu in node.pci_devices if readings(gpu, "is_nvidia_gpu")[0].get("is_nvidia_gpu")]
+    gpus = [gpu for gpu in node.pci_devices if reading_of(gpu, "is_nvidia_gpu")]
     every = each(gpus, lambda gpu: (f"NUMA node of {gpu.address}", gpu.numa))
     return {name: str(numa) if numa >= 0 else None for name, numa in every}
 
@@ -218,8 +218,7 @@ def on_one_board(node: Node, serials: Counter[str]) -> int:
 
     On a tray of Grace a board has two GPUs, of which one may be missing.
     """
-    names = [reading["name"] for gpu in node.gpus if (reading := readings(gpu, "name")[0])]
-    is_tray = any(model in name for name in names for model in RACK_WIDE)
+    is_tray = is_rack_wide(models_of(node.gpus))
     is_even = len(serials) > 1 and len(set(serials.values())) == 1
     return ON_ONE_BOARD if is_tray or is_even else 1
 
@@ -271,7 +270,7 @@ GPUS, UNREPORTED, SEVERAL = "GPUs", "not reported", " and "  # the last between 
 
 def one_model(node: Node) -> str | None:
     """The model of all its GPUs; None if there are several models."""
-    names = {readings(gpu, "name")[0].get("name") for gpu in node.gpus}
+    names = {reading_of(gpu, "name") for gpu in node.gpus}
     return names.pop() if len(names) == 1 else None
 
 

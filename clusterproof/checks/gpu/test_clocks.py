@@ -8,7 +8,7 @@ from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, reading_of, readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.node import Node
 
@@ -63,7 +63,7 @@ def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
 def evaluate_among_busy(gpu: Gpu, node: Node, reason: str) -> None:
     """A concern if a busy GPU has a clock far below that of other busy GPUs of its model."""
     least = node.threshold("gpu.busy_percent")
-    model, busy = (readings(gpu, name)[0].get(name) for name in ("name", "utilization_percent"))
+    model, busy = reading_of(gpu, "name"), reading_of(gpu, "utilization_percent", 0)
     of_each = (readings(other, "name", "utilization_percent", "clock_mhz")[0] for other in node.gpus)
     clocks_mhz = [
         reading["clock_mhz"]
@@ -72,7 +72,7 @@ def evaluate_among_busy(gpu: Gpu, node: Node, reason: str) -> None:
         and reading.get("utilization_percent", 0) >= least
         and (model is None or reading.get("name", model) == model)
     ]
-    if (busy or 0) < least or len(clocks_mhz) < MIN_TO_COMPARE:
+    if busy < least or len(clocks_mhz) < MIN_TO_COMPARE:
         return
     median_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
     expected = f"expected about {median_mhz:.0f} MHz, like the other busy GPUs"
@@ -105,7 +105,7 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
         assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
         return
     except Incomplete:  # as of nvidia-smi's table, which has no margin
-        seen_c = readings(gpu, "temperature_c")[0].get("temperature_c", 0)
+        seen_c = reading_of(gpu, "temperature_c", 0)
         with part:
             unless = "unless this model is allowed to run hotter"
             concern_if(seen_c >= limit_c, f"{seen_c:.0f} °C; expected less than {limit_c:.0f} °C, {unless}")
@@ -119,7 +119,7 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
 def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
     """A concern if the GPU is unused, and far hotter than other unused GPUs of its model."""
     reported = {other.index: readings(other, "temperature_c", "name")[0] for other in node.idle_gpus}
-    model = readings(gpu, "name")[0].get("name")
+    model = reading_of(gpu, "name")
     celsius = {
         index: reading["temperature_c"]
         for index, reading in reported.items()

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.field import each, known, reading_of, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts_logs import DiagLog, DiagTest, Result
 
@@ -90,7 +90,7 @@ def require_success(log: DiagLog) -> None:
 
 def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
     """Raise Incomplete if every run is known to have left out some of the expected GPUs."""
-    ran_on = [count for log in logs if (count := readings(log, "gpus")[0].get("gpus"))]
+    ran_on = [count for log in logs if (count := reading_of(log, "gpus"))]
     try:
         due = node.expected("gpus")
     except Incomplete:
@@ -101,15 +101,15 @@ def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
 
 def is_read(log: DiagLog) -> bool:
     """Whether it is known how all tests of a run ended."""
-    tests = readings(log, "tests")[0].get("tests")
-    results = [readings(test, "results")[0].get("results") for test in tests or ()]
+    tests = reading_of(log, "tests")
+    results = [reading_of(test, "results") for test in tests or ()]
     statuses = (readings(result, "status")[0] for of_test in results for result in of_test or ())
     return tests is not None and None not in results and all(statuses)
 
 
 def has_error(log: DiagLog) -> bool:
     """Whether a run is known not to have taken place."""
-    return bool(readings(log, "runtime_error")[0].get("runtime_error"))
+    return bool(reading_of(log, "runtime_error"))
 
 
 def is_of_lesser_xids(result: Result) -> bool:

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import reading_of
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Fabric, Gpu
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
@@ -104,13 +104,13 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     try:
         fabric = gpu.fabric
     except NotApplicable:
-        name = readings(gpu, "name")[0].get("name", "")
+        name = reading_of(gpu, "name", "")
         if not node.nvlinks_due or is_unregistered(name) or (name and not BASEBOARD.search(name)):
             raise
         incomplete(
             f"the driver reports no NVLink fabric; expected one, since {node.type_name or 'this node'} has NVLinks"
         )
-    if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:
+    if reading_of(fabric, "state") == NOT_SUPPORTED:
         if is_unregistered(gpu.name):
             not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
         node.expected("nvlinks")  # raises where it is unknown whether it should have one

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, readings, require
+from clusterproof.plugins.evidence.field import each, reading_of, readings, require
 from clusterproof.plugins.evidence.group import Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.kernel_log.wording import report
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
@@ -188,7 +188,7 @@ def test_pcie_settings(node: Node) -> None:
     have changed the device since boot.
     """
     paths = node.pci_settings
-    if all(readings(row, "settings")[0].get("settings", row) is None for row in paths.rows):
+    if all(reading_of(row, "settings", row) is None for row in paths.rows):
         not_applicable("no GPU or network device on PCI Express is awake here")
     functions = paths.functions
     for row in paths.endpoints:
@@ -288,13 +288,13 @@ def majority_settings(node: Node) -> Values:
 
 def may_be_virtual(paths: PciPaths) -> bool:
     """Whether the devices may be those of a virtual machine, as far as is known."""
-    return bool(readings(paths, "is_virtual")[0].get("is_virtual", True))
+    return bool(reading_of(paths, "is_virtual", True))
 
 
 def require_metal(node: Node) -> None:
     """Raise NotApplicable on a virtual machine, and on Grace."""
     if node.pci_settings.is_virtual:
         not_applicable("a virtual machine: its PCIe bridges are emulated, and its IOMMU is the host's")
-    models = [readings(row, "model")[0].get("model") for row in node.pci_settings.rows]
+    models = [reading_of(row, "model") for row in node.pci_settings.rows]
     if node.pci_settings.machine != X86 or DATA_DIRECT in models:
         not_applicable("Grace, or network devices that reach GPUs without the CPU: their ports need different settings")

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import known, reading_of, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 STOPPED, MISSING = "inactive", "not installed"
+NAMED = 4  # trays in a message; the others are only counted
 CONNECTED, READY, NO_GPU, MISMATCH = "CONNECTED", "READY", "NO_GPU", "NODE_MAP_MISMATCH"
 
 
@@ -169,7 +170,7 @@ def require_running(node: Node) -> None:
         not_applicable(f"nvidia-imex is {state}")
     settle_s = node.threshold("imex.settle_s")
     started = node.services["nvidia-imex"] if state == "active" else daemon
-    active_s = readings(started, "active_s")[0].get("active_s") if started else None
+    active_s = reading_of(started, "active_s") if started else None
     if active_s is not None and active_s < settle_s:
         incomplete(f"nvidia-imex started {active_s:.0f} s ago and may take {settle_s:.0f} s to connect")
 
@@ -201,10 +202,10 @@ def name_of(node: Node, other: ImexNode) -> str:
     return f"{name} ({other.host})" if name else other.host
 
 
-def some(names: Iterable[str], most: int = 4) -> str:
+def some(names: Iterable[str]) -> str:
     """The first of these names: `gpu007, gpu008 and 12 more`."""
     names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 @evidence("cat /etc/nvidia-imex/nodes_config.cfg")

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import Unreadable, boolean, known, read, readings, require
+from clusterproof.plugins.evidence.field import Unreadable, boolean, known, read, reading_of, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import is_busy
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
@@ -41,7 +41,7 @@ def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
             count = getattr(gpu, f"ecc_uncorrected_{name}")
             fail_if(count, f"uncorrected ECC errors: {count} in {name.upper()}; expected 0")
     counts, _ = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
-    in_all = readings(gpu, "ecc_uncorrected_total")[0].get("ecc_uncorrected_total", 0)
+    in_all = reading_of(gpu, "ecc_uncorrected_total", 0)
     if in_all and not any(counts.values()):
         elsewhere = ", and none in DRAM or SRAM" if len(counts) == 2 else ""
         fail(f"uncorrected ECC errors: {in_all} in all{elsewhere}; expected 0")
@@ -51,8 +51,7 @@ def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
 
 def ecc_is_off(gpu: Gpu) -> bool:
     """Whether ECC could be enabled but is not."""
-    reading, _ = readings(gpu, "ecc_enabled")
-    return reading.get("ecc_enabled") is False
+    return reading_of(gpu, "ecc_enabled") is False
 
 
 @mark.hyperpod_node_debugger("G")
@@ -109,9 +108,8 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     banks = read_banks.get("remap_banks", [])
     few = sum(count for count in banks[3:5] if isinstance(count, int))
     concern_if(few, f"{few} memory banks have few or no spare rows left; expected 0")
-    lost, many = readings(gpu, "remapped_uncorrectable")[0], node.threshold("remapped_rows.uncorrectable_concern")
-    is_worn = lost.get("remapped_uncorrectable", 0) >= many
-    concern_if(is_worn, f"{lost.get('remapped_uncorrectable')} rows remapped for errors; expected less than {many:.0f}")
+    lost, many = reading_of(gpu, "remapped_uncorrectable", 0), node.threshold("remapped_rows.uncorrectable_concern")
+    concern_if(lost >= many, f"{lost} rows remapped for errors; expected less than {many:.0f}")
     pages, unread_pages = readings(gpu, "retired_pages_pending", "retired_pages_single_bit", "retired_pages_double_bit")
     is_pending = pages.get("retired_pages_pending")
     fail_if(is_pending, "page retirement is pending; expected none", action="reset or reboot")

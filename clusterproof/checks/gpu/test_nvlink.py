@@ -16,11 +16,11 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import reading_of, readings
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import has_majority_model, nvlinks_between, same_model_values
 from clusterproof.plugins.evidence.gpu.facts_parts import BIT_ERROR_RATES, NvlinkErrors
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from clusterproof.plugins.evidence.node import Node
@@ -68,7 +68,7 @@ def links_of(gpu: Gpu, node: Node) -> tuple[bool | None, ...]:
     try:
         return gpu.nvlink_states
     except NotApplicable:
-        is_wired = bool(BASEBOARD.search(readings(gpu, "name")[0].get("name", "")))
+        is_wired = bool(BASEBOARD.search(reading_of(gpu, "name", "")))
         if not (node.nvlinks_due or (is_wired and any(links_of_peers(gpu, node)))):
             raise
     return ()
@@ -80,7 +80,7 @@ MIN_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU's links if the expected number is unknown; none if they show no fault."""
     states, of_peers = links_of(gpu, node), links_of_peers(gpu, node)
-    model = readings(gpu, "name")[0].get("name", "")
+    model = reading_of(gpu, "name", "")
     are_dead = set(states).union(*of_peers) == {False}
     is_board = bool(BASEBOARD.search(model))
     is_wired = not of_peers or is_board
@@ -130,7 +130,7 @@ def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
 
 def inactive(states: Iterable[bool | None], gpu: Gpu) -> str:
     """The links that are down: `5, 7`."""
-    shown = readings(gpu, "nvlink_numbers")[0].get("nvlink_numbers") or ()
+    shown = reading_of(gpu, "nvlink_numbers") or ()
     numbers = shown if len(shown) == len(gpu.nvlinks) else itertools.count()
     return ", ".join(str(link) for link, is_active in zip(numbers, states, strict=False) if is_active is False)
 

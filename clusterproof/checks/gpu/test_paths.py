@@ -10,7 +10,7 @@ from operator import attrgetter
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.field import known, reading_of, readings, require
 from clusterproof.plugins.evidence.gpu.facts_node import unread_rdma_models
 from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
@@ -57,7 +57,7 @@ def test_gpu_paths(node: Node) -> None:
 def unread_places(node: Node, nearest_by_gpu: Mapping[str, tuple[str, object]]) -> list[Incomplete | NotApplicable]:
     """Why it is unknown what some devices are, or how far a GPU is from those of other host bridges."""
     unread = [why for device in of_unread_kind(node) for why in unread_kind(device)]
-    for device in readings(node, "pci_devices")[0].get("pci_devices", ()):
+    for device in reading_of(node, "pci_devices", ()):
         reading, why = readings(device, "address", "numa")
         path, _ = nearest_by_gpu.get(reading.get("address", ""), ("known", ()))
         unread += why if not path else []
@@ -136,16 +136,14 @@ def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
 
 def of_unread_kind(node: Node) -> list[PciDevice]:
     """The devices with a known place on the bus of which it is unread what they are: a GPU, a network device, which."""
-    devices = readings(node, "pci_devices")[0].get("pci_devices", ())
-    placed = (device for device in devices if readings(device, "path")[0].get("path"))
-    return [
-        device for device in placed if unread_kind(device) and not readings(device, "function_of")[0].get("function_of")
-    ]
+    devices = reading_of(node, "pci_devices", ())
+    placed = (device for device in devices if reading_of(device, "path"))
+    return [device for device in placed if unread_kind(device) and not reading_of(device, "function_of")]
 
 
 def busy_addresses(node: Node) -> frozenset[str]:
     """The addresses of the GPUs that are known to compute."""
-    reported = [readings(gpu, "pci", "utilization_percent")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
+    reported = [readings(gpu, "pci", "utilization_percent")[0] for gpu in reading_of(node, "gpus", ())]
     least = node.threshold("gpu.busy_percent")
     return frozenset(
         reading["pci"] for reading in reported if reading.get("utilization_percent", 0) >= least and "pci" in reading

@@ -16,10 +16,10 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import collected_by
-from clusterproof.plugins.evidence.field import NEVER_READ, known, readings, require
+from clusterproof.plugins.evidence.field import NEVER_READ, known, reading_of, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import gpu_at, of_each, same_model_values
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice
 
@@ -42,8 +42,7 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
     """
     with part:
         evaluate_width(gpu, node)
-    reading, _ = readings(gpu, "utilization_percent")
-    if reading.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
+    if reading_of(gpu, "utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
         with part:
             own, best = gpu.pcie_gen, gpu.pcie_gen_max
             fail_if(own < best, f"PCIe generation {own} under load; expected {best}")
@@ -81,10 +80,8 @@ def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
 
 def lanes_of_type(node: Node) -> int | None:
     """How many lanes the instance type wires to each GPU, if that is known to be fewer than the GPU has."""
-    try:
-        return node.type.pcie_lanes
-    except (Incomplete, NotApplicable):
-        return None
+    instance_type = reading_of(node, "type")
+    return instance_type.pcie_lanes if instance_type else None
 
 
 def is_wired_so(node: Node, width: int) -> bool:
@@ -145,7 +142,7 @@ def replays_of(pci_device: PciDevice, node: Node) -> int | None:
         require(why for why in unread if isinstance(why, Incomplete))
         return reading.get("pcie_replays")
     lost = [
-        gpu.label for gpu in node.gpus if readings(gpu, "lost")[0].get("lost")
+        gpu.label for gpu in node.gpus if reading_of(gpu, "lost")
     ]  # one that does not answer reports no address either
     if not lost:
         require(why for gpu in node.gpus for why in readings(gpu, "pci")[1] if NEVER_READ in gpu.record)
@@ -166,7 +163,7 @@ def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
 
     Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
     """
-    if not pci_device.is_nvidia_gpu or readings(pci_device, "function_of")[0].get("function_of"):
+    if not pci_device.is_nvidia_gpu or reading_of(pci_device, "function_of"):
         not_applicable("not a physical NVIDIA GPU")
     width = pci_device.width
     if not width or width > MAX_LANES or pci_device.is_asleep:

@@ -17,10 +17,10 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import each, readings
+from clusterproof.plugins.evidence.field import each, reading_of
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.host.facts import has_just_booted
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [
@@ -82,7 +82,7 @@ def evaluate_by_bus(node: Node) -> None:
     if node.driver_error:
         return
     try:
-        drivers = [readings(device, "driver")[0].get("driver") for device in node.gpus_on_bus]
+        drivers = [reading_of(device, "driver") for device in node.gpus_on_bus]
     except Incomplete:
         with part:
             concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected at least one")
@@ -106,7 +106,7 @@ def evaluate_on_bus(node: Node) -> None:
     if len(shown) < len(devices):
         return  # a device without an address may be the GPU
     on_bus = set(shown)
-    addresses = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
+    addresses = {gpu.label: pci_address(reading_of(gpu, "pci", "")) for gpu in gpus}
     gone = {label: address for label, address in addresses.items() if address and address not in on_bus}
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())
     is_of_this_node = not on_bus.isdisjoint(addresses.values())

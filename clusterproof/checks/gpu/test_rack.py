@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import reading_of, readings
 from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, cluster_of, require_rack
 from clusterproof.plugins.evidence.gpu.facts_racks import rack_of, racks_of
 from clusterproof.plugins.evidence.group import Group, Values, describe, differences
@@ -69,7 +69,7 @@ def own_cluster(node: Node) -> str:
 
 def sizes_of(node: Node) -> tuple[int, ...]:
     """How many trays a domain of its type has; for an unknown type, those of an NVL72."""
-    row = readings(node, "type")[0].get("type")
+    row = reading_of(node, "type")
     return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
 
 
@@ -105,11 +105,10 @@ def of_tray(node: Node) -> Values:
     where = cluster_of(node)[CLUSTER]
     gpus = [readings(gpu, "vbios", "nvlinks")[0] for gpu in node.gpus]
     links = [sum(link is True for link in reading["nvlinks"]) for reading in gpus if "nvlinks" in reading]
-    nvml, imex = (readings(node, name)[0].get(name) for name in ("nvml", "imex"))
-    own = readings(node, "imex_self")[0].get("imex_self")
+    imex, own = reading_of(node, "imex"), reading_of(node, "imex_self")
     channels = readings(imex, "channels", "channel_count")[0] if imex else {}
     values = {
-        "driver": readings(nvml, "driver")[0].get("driver") if nvml else None,
+        "driver": reading_of(node, "nvml.driver"),
         "VBIOS": ", ".join(sorted({reading["vbios"] for reading in gpus if "vbios" in reading})) or None,
         "active NVLinks": str(sum(links)) if len(links) == len(gpus) else None,
         "nvidia-imex": (own.version or None) if own else None,

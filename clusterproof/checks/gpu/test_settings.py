@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import reading_of, readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.group import Values, majority_of
 from clusterproof.plugins.evidence.node import Node
@@ -105,7 +105,7 @@ def test_mig_uniform(node: Node) -> None:
     for gpu in gpus_with_mig(node):
         with part:
             modes[str(gpu.index)] = gpu.mig_mode
-            pending = readings(gpu, "mig_pending")[0].get("mig_pending")
+            pending = reading_of(gpu, "mig_pending")
             changes = "on" if pending else "off"
             deviates_if(
                 pending not in (None, modes[str(gpu.index)]),
@@ -152,7 +152,7 @@ def test_vbios_uniform(node: Node) -> None:
 
 def vbios_by_model(node: Node) -> dict[str, dict[str, str]]:
     """The VBIOS version of each GPU, by model; one of unknown model counts as one of most GPUs' model."""
-    names = [readings(gpu, "name")[0].get("name") for gpu in node.gpus]
+    names = [reading_of(gpu, "name") for gpu in node.gpus]
     most_common_model = max(filter(None, names), key=names.count, default="")
     versions: dict[str, dict[str, str]] = {}
     for gpu, name in zip(node.gpus, names, strict=True):
@@ -175,7 +175,7 @@ def test_power_limit(gpu: Gpu, node: Node) -> None:
 
     Remedy (fix configuration): Restore the limit (nvidia-smi -pl WATTS), unless the site wants it lower.
     """
-    limit_w, name = gpu.power_limit_w, readings(gpu, "name")[0].get("name")
+    limit_w, name = gpu.power_limit_w, reading_of(gpu, "name")
     if name and not readings(gpu, "power_limit_default_w")[0]:
         reported = [readings(other, "name", "power_limit_w")[0] for other in node.gpus]
         counts = Counter(reading.get("power_limit_w", 0) for reading in reported if reading.get("name") == name)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, quoted
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.collect_deep_health_check_log import LOG
 from clusterproof.plugins.evidence.aws.facts_deep_health_check import LogLine, deep_health_check_log
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, reading_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
 
 STARTS = "Executing Hardware stress check"  # with which an instance-level check begins
 ERRORS = frozenset({"error", "dpanic", "panic", "fatal"})  # levels of zap, which HyperPod logs with
-MAX_MESSAGE = 200  # characters of an error
 
 
 @mark.hyperpod_node_debugger("F")
@@ -29,7 +28,7 @@ def test_deep_health_check(node: Node) -> None:
     Remedy (replace): Replace a node of which this is required: aws sagemaker batch-replace-cluster-nodes --cluster-name
     NAME --node-ids ID. Read the lines around an error, and repeat the check: aws sagemaker start-cluster-health-check.
     """
-    if readings(node, "is_outside_ec2")[0].get("is_outside_ec2"):
+    if reading_of(node, "is_outside_ec2"):
         not_applicable("the node is outside EC2, where HyperPod has its nodes")
     log = deep_health_check_log.of(node)
     if not log.text.strip():
@@ -42,7 +41,7 @@ def test_deep_health_check(node: Node) -> None:
         fail_if(line.requires == "replacement", f"{seen} the node's replacement; expected a node that is fit")
         is_due = line.requires == "reboot" and not _has_booted_since(node, line)
         concern_if(is_due, f"{seen} a reboot; expected one since then")
-    errors = [f"{line.time}: {_quoted(line.text)}" for line in last if line.level in ERRORS]
+    errors = [f"{line.time}: {quoted(line.text)}" for line in last if line.level in ERRORS]
     concern_if(errors, f"deep health checks logged {listed(reversed(errors))}; expected no error")
     if not last or (log.is_cut and not starts):
         incomplete(f"{LOG} does not show where the last check began; expected all of its lines")
@@ -50,8 +49,3 @@ def test_deep_health_check(node: Node) -> None:
 
 def _has_booted_since(node: Node, line: LogLine) -> bool:
     return known(lambda: node.boot.booted > line.logged, False)
-
-
-def _quoted(text: str) -> str:
-    """An error, in one line that does not end as a message of a check does."""
-    return " ".join(text.split())[:MAX_MESSAGE].replace("; expected ", ", expected ")

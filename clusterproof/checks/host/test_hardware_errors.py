@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import reading_of
 from clusterproof.plugins.evidence.host.facts_hardware import MemoryController
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.wording import (
@@ -44,8 +44,7 @@ def test_mce_edac(node: Node) -> None:
     """
     with part:
         evaluate_log(node)
-    memory = readings(node, "main_memory")[0].get("main_memory")
-    lost_kib = readings(memory, "corrupted_kib")[0].get("corrupted_kib") if memory else None
+    lost_kib = reading_of(node, "main_memory.corrupted_kib")
     with part:
         concern_if(lost_kib, f"{lost_kib} kB of memory taken offline because of errors; expected none")
     with part:
@@ -71,8 +70,8 @@ def evaluate_log(node: Node) -> None:
 
 def evaluate_controller(node: Node, controller: MemoryController) -> None:
     """The verdict on errors that a memory controller counted."""
-    where = readings(controller, "label")[0].get("label", "a memory controller")
-    is_of_now = not readings(controller, "of_all_boots")[0].get("of_all_boots")
+    where = reading_of(controller, "label", "a memory controller")
+    is_of_now = not reading_of(controller, "of_all_boots")
     with part:
         count = controller.uncorrected
         fail_if(count and is_of_now, f"{where} counts {count} uncorrected errors; expected none")

@@ -8,9 +8,9 @@ from contextlib import suppress
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.field import each, known, reading_of
 from clusterproof.plugins.evidence.group import compared, describe, differences
-from clusterproof.plugins.evidence.host.facts_node import PORTS
+from clusterproof.plugins.evidence.host.facts_node import LOGIN, PORTS
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
@@ -77,9 +77,8 @@ PIDS, PIDS_OF_A_CPU = 32768, 1024  # what Linux begins with: kernel/pid.c, pid_i
 
 def _pid_max(node: Node) -> str | None:
     """How many processes the kernel can number; None if unknown, or the kernel's default for its CPUs."""
-    most = readings(node.kernel_limits, "pid_max")[0].get("pid_max")
-    boot = readings(node, "boot")[0].get("boot")
-    cpus = readings(boot, "cpus")[0].get("cpus") if boot else None
+    most = reading_of(node.kernel_limits, "pid_max")
+    cpus = reading_of(node, "boot.cpus")
     is_own = cpus is not None and most == max(PIDS, PIDS_OF_A_CPU * cpus)
     return None if most is None or is_own else str(most)
 
@@ -137,9 +136,6 @@ def test_shared_folders(node: Node) -> None:
         f"{folder} has mode {mode:04o}" for folder, mode in modes.items() if mode & ALL == ALL and not mode & STICKY
     )
     concern_if(loose, f"{loose}; expected 1777")
-
-
-LOGIN = "a login"
 
 
 @mark.ami

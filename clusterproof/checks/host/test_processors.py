@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.field import each, known, reading_of
 from clusterproof.plugins.evidence.group import compared, describe, differences
 from clusterproof.plugins.evidence.host.facts_hardware import FrequencyPolicy, Processors, in_ranges
 from clusterproof.plugins.evidence.node import Node
@@ -46,8 +46,7 @@ def test_cpu_governor(node: Node) -> None:
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
     fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
-    info = readings(node.processors, "info")[0].get("info")
-    is_intel = info is not None and "Intel" in readings(info, "model")[0].get("model", "")
+    is_intel = "Intel" in reading_of(node.processors, "info.model", "")
     percent = node.threshold("cpu.intel_base_percent") if is_intel else node.threshold("cpu.base_percent")
     capped = ", ".join(filter(None, each(policies, lambda policy: _capped(policy, policies, percent / 100))))
     concern_if(capped, f"limited: {capped}; expected no limit below what the CPU can do")
@@ -59,14 +58,14 @@ def _slow(policy: FrequencyPolicy) -> str:
 
 def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy], least_base: float) -> str:
     limit, most, base = policy.limit_khz, policy.max_khz, _highest_limit(policies)
-    if readings(policy, "driver")[0].get("driver") == WITHOUT_BOOST and base >= least_base * most:
+    if reading_of(policy, "driver") == WITHOUT_BOOST and base >= least_base * most:
         most = min(most, base)
     return f"{policy.first} to {limit // MHZ} of {most // MHZ} MHz" if limit < most else ""
 
 
 def _highest_limit(policies: Iterable[FrequencyPolicy]) -> int:
     """The highest known limit in kHz; 0 if none is known."""
-    return max((readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies), default=0)
+    return max((reading_of(policy, "limit_khz", 0) for policy in policies), default=0)
 
 
 @mark.hyperpod_version_checker

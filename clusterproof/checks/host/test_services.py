@@ -9,7 +9,7 @@ from clusterproof.plugins.catalog.node import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.field import each, known, reading_of
 from clusterproof.plugins.evidence.group import Difference, Values, describe, differences
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
@@ -118,9 +118,7 @@ def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
     Services that are kept from running are left out, and those that only a cluster's controllers have, or lack.
     """
     rows, every = needed_services(), known(lambda: node.services, {})
-    services = {
-        name: service for name, service in every.items() if readings(service, "load")[0].get("load") not in NOWHERE
-    }
+    services = {name: service for name, service in every.items() if reading_of(service, "load") not in NOWHERE}
     is_controller = CONTROLLER in services and known(lambda: services[CONTROLLER].is_running, False)
     names = rows.keys() - {CONTROLLER, CONTROLLED if is_controller else CONTROLLER}
     states: dict[str, str | None] = {}

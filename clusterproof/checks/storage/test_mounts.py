@@ -19,7 +19,6 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import Values, describe, differences
-from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import (
     comparable,
@@ -29,6 +28,7 @@ from clusterproof.plugins.evidence.storage.facts import (
     options_of,
     written_to,
 )
+from clusterproof.plugins.evidence.storage.facts_mounts import FstabEntry, Mount
 
 pytestmark = [mark.storage, mark.preflight]
 

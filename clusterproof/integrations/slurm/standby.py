@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-MADE_BY = ("payload.py", "minify.py")  # files of the agent that determine it, besides the collector
+MADE_BY = ("payload.py", "minify.py", "nvidia_ml.py")  # files of the agent that determine it, besides the collector
 
 RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
@@ -76,7 +76,8 @@ def part_of(state: State) -> bytes:
 
 def keep_part(state: State) -> None:
     """Create it, in about a tenth of a second, and cache it if possible."""
-    from clusterproof.plugins.agent.payload import modules_for, pynvml_for
+    from clusterproof.plugins.agent.nvidia_ml import pynvml_for
+    from clusterproof.plugins.agent.payload import modules_for
 
     made_of = _made_of()
     if not made_of:

@@ -65,6 +65,11 @@ def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
     return _object(_inflate(_packed(output, nonce)))
 
 
+def begin(nonce: str) -> bytes:
+    """The begin marker, which the command prints; without an end marker, the answer was cut."""
+    return nonce.encode() + b":begin."
+
+
 def has_end(output: bytes, nonce: str) -> bool:
     """Whether the answer is finished: its end marker arrived, or the message that there is no Python."""
     mark = re.escape(nonce.encode())
@@ -73,10 +78,9 @@ def has_end(output: bytes, nonce: str) -> bool:
 
 def last_whole(output: bytes, nonce: str) -> bytes:
     """The last complete answer of several that were printed one after another; empty if there is none."""
-    first = nonce.encode() + b":begin."
-    for part in reversed(output.split(first)[1:]):
+    for part in reversed(output.split(begin(nonce))[1:]):
         if has_end(part, nonce):
-            return first + part
+            return begin(nonce) + part
     return b""
 
 
@@ -85,7 +89,7 @@ def _leading_collectors(output: bytes, nonce: str, cut: FrameError) -> dict[str,
     mark = re.escape(nonce.encode())
     chunks = _chunks(output, mark)
     numbered = dict(chunks)
-    if output.count(nonce.encode() + b":begin.") > 1 or len(numbered) != len(chunks):
+    if output.count(begin(nonce)) > 1 or len(numbered) != len(chunks):
         raise cut
     try:
         packed = _vouched(numbered, {int(n): int(checksum, 16) for n, checksum in re.findall(mark + UNTIL, output)})
@@ -134,7 +138,7 @@ def printable(text: str) -> str:
 def _packed(output: bytes, nonce: str) -> bytes:
     """The compressed answer, whole and checked. Raises FrameError."""
     mark = re.escape(nonce.encode())
-    begins = output.count(nonce.encode() + b":begin.")
+    begins = output.count(begin(nonce))
     end_lines = re.findall(mark + END, output)
     if not begins:
         raise FrameError(*_no_frame(output, mark))

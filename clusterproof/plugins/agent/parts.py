@@ -32,7 +32,7 @@ def parts(
     """
 
     def made(names: Sequence[str]) -> Program:
-        return program(names, options, [file for file in further if file.stem in names], on_stdin)[0]
+        return program(names, options, [file for file in further if file.stem in names], on_stdin)
 
     rest = sorted(set(collectors), key=lambda name: (files().get(name, ""), name))  # those of one kind share much
     whole = made(rest)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from clusterproof.plugins.agent.minify import minified, pynvml_source, reachable, words
+from clusterproof.plugins.agent.minify import minified
+from clusterproof.plugins.agent.nvidia_ml import pynvml_for
 from clusterproof.plugins.agent.packing import ARGUMENT, QUOTED, UNPACKED, packed, text_of
 from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 from clusterproof.plugins.core.record import replace
@@ -27,7 +28,6 @@ OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
 COLLECTOR = "clusterproof.collector"  # the name by which third-party collectors import ours
 IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
 QUOTES = "'''"
-BLANK_LINES = re.compile(r"\n\n+")
 
 # For any POSIX shell; in single quotes it also passes through csh and fish: no quote, "!" or backslash in it.
 SHELL = (
@@ -60,16 +60,15 @@ PYTHON = (
 
 def program(
     collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
-) -> tuple[Program, str]:
-    """The program that runs these collectors, and the nonce that marks its answers.
+) -> Program:
+    """The program that runs these collectors.
 
     `further` are files of third-party collectors. The source is sent over standard input, or within the command.
     Raises ValueError for a collector that does not exist.
     """
-    nonce = new_nonce()
     text = payload(frozenset(collectors), options, tuple(further))
-    to_run = started_by_shell(text, nonce, options.sudo, on_stdin)
-    return replace(to_run, command=f"{options.in_container} {to_run.command}".lstrip()), nonce
+    to_run = started_by_shell(text, new_nonce(), options.sudo, on_stdin)
+    return replace(to_run, command=f"{options.in_container} {to_run.command}".lstrip())
 
 
 def new_nonce() -> str:
@@ -245,14 +244,3 @@ def _of_its_own(file: Path, together: frozenset[str]) -> str:
         raise ValueError(f"{file.name} imports {', '.join(sorted(missing))}; expected it to travel along")
     dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
     return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
-
-
-def pynvml_for(sources: Iterable[str]) -> str:
-    """The part of nvidia-ml-py that these programs use. Raises ModuleNotFoundError."""
-    wanted = {word for source in sources if "import pynvml" in source for word in words(source)}
-    return _part_of(pynvml_source(), frozenset(wanted))
-
-
-@cache
-def _part_of(source: str, wanted: frozenset[str]) -> str:
-    return BLANK_LINES.sub("\n", minified(reachable(source, wanted)))

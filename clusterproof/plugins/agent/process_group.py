@@ -1,4 +1,4 @@
-"""Process groups: how to start one, and what /proc says of its processes, read without blocking."""
+"""Process groups: how to start and to end one, and what /proc says of its processes, read without blocking."""
 
 from __future__ import annotations
 
@@ -68,6 +68,15 @@ def _read(path: str) -> str:
         return ""
     finally:
         os.close(descriptor)
+
+
+def kill(pid: int) -> None:
+    """Send SIGKILL to a process and to its group, which does not exist until the process has created it."""
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, signal.SIGKILL)
+        except OSError:
+            continue
 
 
 def detach(kept: tuple[int, ...], *signals: int) -> None:

@@ -133,6 +133,10 @@ class Node:
         except FileNotFoundError:
             return []
 
+    def pids(self) -> list[str]:
+        """The processes that /proc shows, in the order of their numbers. Raises OSError."""
+        return sorted(filter(str.isdecimal, self.names("/proc")), key=int)
+
     def linked(self, path: str) -> str:
         """The last component of a link's target, such as a device's driver; empty if there is no link."""
         try:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from mmap import mmap
 
-from clusterproof.plugins.agent.process_group import detach, is_starved, living
+from clusterproof.plugins.agent.process_group import detach, is_starved, kill, living
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
 
 TYPE_CHECKING = False  # importing typing itself takes time on every node
@@ -170,13 +170,8 @@ class Running:
 
     def kill(self) -> None:
         """Send SIGKILL to its process and its group, unless the process is gone."""
-        if not self._pid or self._status is not None:
-            return
-        for kill in (os.killpg, os.kill):  # the group does not exist until the process has created it
-            try:
-                kill(self._pid, signal.SIGKILL)
-            except OSError:
-                continue
+        if self._pid and self._status is None:
+            kill(self._pid)
 
     def reap(self) -> bool:
         """Reap its process without waiting; whether it is gone."""

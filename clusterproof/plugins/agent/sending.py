@@ -81,11 +81,6 @@ def _size(value: object) -> int:
     return len(zlib.compress(json.dumps(value).encode(), 6))
 
 
-def begin(nonce: str) -> str:
-    """The begin marker; without an end marker, the answer was cut."""
-    return f"{nonce}:begin."
-
-
 def lines(packed: bytes, nonce: str, chunk_bytes: int = CHUNK_BYTES) -> list[str]:
     """The frame after its begin: the packed answer in numbered chunks, then their number and checksum.
 

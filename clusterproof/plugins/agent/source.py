@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-from clusterproof.plugins.agent.process_group import detach, living
+from clusterproof.plugins.agent.process_group import detach, kill, living
 from clusterproof.plugins.agent.reading import Absent, Node
 
 MAX_LINE_BYTES = 256 * 1024
@@ -77,12 +77,8 @@ class Source:
 
     def kill(self) -> None:
         """Send SIGKILL to it and everything it started."""
-        for kill in (os.killpg, os.kill):
-            if self._pid:
-                try:
-                    kill(self._pid, signal.SIGKILL)
-                except OSError:
-                    continue
+        if self._pid:
+            kill(self._pid)
 
     def _is_gone(self) -> bool:
         try:

@@ -26,8 +26,10 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_csv as nvidia_smi
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_lists as nvidia_smi_lists
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_q as nvidia_smi_q
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_smi_table
+from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_topo as nvidia_smi_topo
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_hardware_errors as hardware_errors
 from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
@@ -56,6 +58,7 @@ from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
     *memory.FORMS,
+    *hardware_errors.FORMS,
     *dcgmi.FORMS,
     *dcgm_watches.FORMS,
     *versions.FORMS,
@@ -82,6 +85,7 @@ FORMS: tuple[Form, ...] = (
     *system.FORMS,
     *nvidia_smi_csv.FORMS,
     *nvidia_smi_lists.FORMS,
+    *nvidia_smi_topo.FORMS,
     *nvidia_smi_q.FORMS,
     *nvidia_smi_table.FORMS,
 )

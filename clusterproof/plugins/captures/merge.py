@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any
 
-from clusterproof.plugins.evidence.parsing import PLACE
+from clusterproof.plugins.evidence.parsing import PLACE, is_error
 
 # Keys that identify an entry of a list, the most reliable first; one must agree.
 _KEYS = ("index", "pci", "uuid", "address", "name", "path", "port", "pid", PLACE)
@@ -47,11 +47,6 @@ def both(first: object, second: object, *, same_rank: bool = False, key: str = "
     if isinstance(first, list) and isinstance(second, list):
         return _lists(first, second, same_rank, key, depth)
     return first
-
-
-def is_error(value: object) -> bool:
-    """Whether this represents a value that could not be read."""
-    return isinstance(value, dict) and "error" in value
 
 
 def _has_less(value: object, than: object) -> bool:

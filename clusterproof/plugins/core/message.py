@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 MAX_LISTED = 8
 MAX_MESSAGE = 4_000  # characters of one message in a report
+MAX_QUOTED = 200  # characters of a message of others within one
 MAX_FURTHER = 12  # digits: more than a float has
 MBIT_OF_GB = 8_000
 MIN_IN_GB_PER_S = 0.1  # slower speeds are shown in Mbit/s
@@ -33,6 +34,11 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
         for char in text[:most]
     )
     return safe if len(text) <= most else f"{safe} … ({len(text)} characters)"
+
+
+def quoted(text: str) -> str:
+    """The beginning of another's message, in one line that does not end as a message of a check does."""
+    return " ".join(text.split())[:MAX_QUOTED].replace("; expected ", ", expected ")
 
 
 def format_pair(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:

@@ -175,7 +175,7 @@ def appendable(path: Path) -> FileIO:
     try:
         file = os.open(path, _WRITING | os.O_APPEND | os.O_RDWR, _MODE)
     except OSError as problem:
-        reason = "is a link, which is not followed" if problem.errno == errno.ELOOP else problem.strerror
+        reason = IS_LINK if problem.errno == errno.ELOOP else problem.strerror
         raise OSError(problem.errno, reason, str(path)) from None
     status = os.fstat(file)
     if stat.S_ISREG(status.st_mode) and status.st_uid in (0, os.geteuid()) and status.st_nlink == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
@@ -93,6 +94,14 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
         except (Incomplete, NotApplicable) as why:
             unread.append(why)
     return reported, unread
+
+
+def reading_of(device: object, name: str, otherwise: Any = None) -> Any:
+    """A value such as `name` or `boot.hostname`, else the default; unlike `known`, this says of none that it lacks."""
+    try:
+        return attrgetter(name)(device)
+    except (Incomplete, NotApplicable):
+        return otherwise
 
 
 def require(unread: Iterable[Incomplete | NotApplicable]) -> None:

@@ -43,7 +43,7 @@ class Form:
     """
 
     name: str  # as a person calls it: "nvidia-smi -q"
-    recognises: Callable[[str], bool]  # cheap: looks at how the text begins, and does not understand it
+    recognises: Callable[[str], object]  # true cheaply: looks at how the text begins, and does not understand it
     read: Callable[[str], Mapping[str, object]]
     rank: int = 50  # where two files have the same value, that of the higher rank counts
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
@@ -119,6 +119,11 @@ def below_typed(text: str) -> str:
 def objects(data: object) -> list[dict[str, Any]]:
     """The objects in a list; none where it is no list."""
     return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+
+
+def is_error(value: object) -> bool:
+    """Whether this stands for a value that could not be read."""
+    return isinstance(value, dict) and "error" in value
 
 
 def integer(word: str) -> int | None:

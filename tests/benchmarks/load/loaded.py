@@ -17,18 +17,18 @@ from tests.testbed.node import NodeImage, entered
 
 def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
     """One collector's result on a fake node."""
-    to_run, nonce = program([collector], chosen)
+    to_run = program([collector], chosen)
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
-    evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
+    evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), to_run.nonce)
     assert evidence.unreached is None, evidence.detail
     return evidence.collectors[collector]
 
 
 def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
     """These collectors' results on this machine."""
-    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
-    return decode("here", Answer(answer(to_run)), nonce)
+    to_run = program([collector for collector in SECONDS if collector in collectors], chosen)
+    return decode("here", Answer(answer(to_run)), to_run.nonce)
 
 
 def read(file: Path) -> bytes:

@@ -117,7 +117,7 @@ def test_where_little_is_free_nothing_is_written(tmp_path: Path) -> None:
 
 @needs_fio
 def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
-    to_run, _ = program(["fs_bandwidth"], LoadOptions(fs_folder=str(tmp_path), fs_mib=4096))
+    to_run = program(["fs_bandwidth"], LoadOptions(fs_folder=str(tmp_path), fs_mib=4096))
     running = subprocess.Popen(
         ["/bin/sh", "-c", to_run.command],
         stdin=subprocess.PIPE,

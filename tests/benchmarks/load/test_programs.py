@@ -50,7 +50,7 @@ def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
 
 @pytest.mark.long
 def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
-    to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx", stress_s=60), on_stdin=False)
+    to_run = program(list(SECONDS), LoadOptions(fs_folder="/fsx", stress_s=60), on_stdin=False)
     assert len(to_run.command) < LONGEST_PROGRAM
 
 
@@ -131,7 +131,7 @@ def test_dcgmi_gets_level_and_parameters_as_the_user_chose_them(chosen: LoadOpti
 def test_collectors_run_one_after_another() -> None:
     noting = '#!/bin/sh\necho "$0 begins" >>/tmp/order; sleep 0.3; echo "$0 ends" >>/tmp/order; echo "{}"\n'
     image = with_tool(with_tool(loadable_p5(), "dcgmi", noting), "nvbandwidth", noting)
-    to_run, _ = program(["dcgm_diag", "gpu_bandwidth"], OPTIONS)
+    to_run = program(["dcgm_diag", "gpu_bandwidth"], OPTIONS)
     with entered(image, "gpu001") as node:
         node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
         order = (node.root / "tmp/order").read_text().split("\n")
@@ -268,9 +268,9 @@ def test_what_was_measured_before_a_program_hangs_is_kept(
 def test_what_a_collector_has_started_ends_with_it() -> None:
     image = with_speed(loadable_p5(), "dcgm hangs")
     image = with_tool(image, "dcgmi", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
-    to_run, nonce = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
+    to_run = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
         left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
-    assert decode("gpu001", Answer(ran.stdout), nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
+    assert decode("gpu001", Answer(ran.stdout), to_run.nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
     assert left == []

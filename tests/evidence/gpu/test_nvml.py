@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent import minify, payload
+from clusterproof.plugins.agent import nvidia_ml, payload
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Status
@@ -252,7 +252,7 @@ def test_the_part_of_pynvml_that_travels_reads_what_the_whole_reads(monkeypatch:
     image = with_nvml(healthy_p5(), 2, remap_pending="error GPU_IS_LOST", processes="1:5", nvlinks=4)
     image = with_nvml(image, 6, handle="error RESET_REQUIRED")
     part = value(image)
-    monkeypatch.setattr(payload, "pynvml_for", lambda *_: minify.pynvml_source())
+    monkeypatch.setattr(payload, "pynvml_for", lambda *_: nvidia_ml.pynvml_source())
     payload.payload.cache_clear()
     whole = value(image)
     payload.payload.cache_clear()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent import minify, payload
+from clusterproof.plugins.agent import nvidia_ml, payload
 from tests.builders.evaluated import probed, results
 from tests.evidence.gpu.nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
@@ -36,8 +36,8 @@ def with_library(image: NodeImage, *without: str) -> NodeImage:
 
 def with_pynvml_source(monkeypatch: pytest.MonkeyPatch, changed: Callable[[str], str]) -> None:
     """The control machine has another nvidia-ml-py."""
-    source = changed(minify.pynvml_source())
-    monkeypatch.setattr(payload, "pynvml_source", lambda: source)
+    source = changed(nvidia_ml.pynvml_source())
+    monkeypatch.setattr(nvidia_ml, "pynvml_source", lambda: source)
     payload.payload.cache_clear()
 
 
@@ -45,7 +45,7 @@ def without_functions(*names: str) -> Callable[[str], str]:
     """An nvidia-ml-py without these functions and structures."""
 
     def older(source: str) -> str:
-        statements = minify.split(source)
+        statements = nvidia_ml.split(source)
         return "".join(text for text in statements if not re.match(rf"(def|class) ({'|'.join(names)})\b", text))
 
     return older

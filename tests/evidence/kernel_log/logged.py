@@ -1,4 +1,4 @@
-"""A node of which little but its kernel log is known."""
+"""A node of which little but its kernel log is known, one without /dev/kmsg, and a log that was saved."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.kernel_log.parse import read
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import Node
+from tests.testbed.image import ABSENT, NodeImage
+from tests.testbed.node import healthy_cpu, with_file
 
 HOUR = 3600.0
 UPTIME_S = 100 * HOUR
@@ -39,6 +42,17 @@ def node(
     }
     evidence = NodeEvidence("gpu001", {name: Collected(Status.READ, value) for name, value in collectors.items()})
     return Node(Target("gpu001"), evidence, since=window(since))
+
+
+def without_kmsg() -> NodeImage:
+    """A node whose kernel log only programs print."""
+    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
+
+
+def log(text: str) -> dict[str, Any]:
+    """The collector's value by a saved log."""
+    collected: Any = read(text)
+    return dict(collected["kernel_log"])
 
 
 def result(check: str, of: Node) -> Result:

@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.facts import (
-    SXidEvent,
-    XidEvent,
-)
+from clusterproof.plugins.evidence.kernel_log.events_gpu import LONGEST_TEXT, SXidEvent, XidEvent
 from tests.evidence.kernel_log.xid_lines import evaluate, evaluate_switches, line_of, parse
 
 TRUE_LINES = [
@@ -52,7 +49,7 @@ def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
     for finding in evaluate(events) + evaluate_switches(events):
         assert 1 <= finding.occurrences <= finding.count
         assert 1 <= finding.code <= 999_999
-        assert len(finding.text) <= kernel_log.LONGEST_TEXT
+        assert len(finding.text) <= LONGEST_TEXT
         assert len(finding.process) <= 60
         assert not finding.cleared_by or finding.severity == "none"
 

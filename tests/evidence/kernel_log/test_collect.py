@@ -11,9 +11,11 @@ import pytest
 from clusterproof.plugins.agent.reading import Node as ProbedNode
 from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from tests.builders.probed import PATIENT, collect, value
+from tests.evidence.kernel_log.logged import without_kmsg
 from tests.evidence.kernel_log.xid_lines import evaluate
-from tests.testbed.image import ABSENT, NodeImage
+from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import (
     healthy_cpu,
@@ -177,7 +179,7 @@ def test_bytes_that_are_no_text_change_nothing_else_of_a_line() -> None:
     log = b"3,1,500000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=\xff\xfe\x80, GPU has fallen off\n"
     collected = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
     (event,) = kernel_log.parse(kernel_log.lines(collected["lines"]))
-    assert isinstance(event, kernel_log.XidEvent)
+    assert isinstance(event, XidEvent)
     assert (event.code, event.pci, event.process) == (79, "0000:53:00.0", "\ufffd" * 3)
 
 
@@ -200,10 +202,6 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
     monkeypatch.undo()
     assert isinstance(collected, dict)
     assert (collected["read"], collected["truncated"], collected["whole_from"]) == (2, True, 7.0)
-
-
-def without_kmsg() -> NodeImage:
-    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
 @pytest.mark.long

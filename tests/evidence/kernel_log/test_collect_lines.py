@@ -14,7 +14,8 @@ from clusterproof.plugins.evidence.kernel_log.collect_lines import (
     UNKNOWN,
     Kept,
 )
-from clusterproof.plugins.evidence.kernel_log.facts import Cleared, parse
+from clusterproof.plugins.evidence.kernel_log.events_gpu import Cleared
+from clusterproof.plugins.evidence.kernel_log.facts import parse
 from clusterproof.plugins.evidence.kernel_log.line import unwrap
 from tests.builders.samples import Sample, of_topic
 

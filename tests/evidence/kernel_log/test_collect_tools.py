@@ -11,10 +11,11 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
-from clusterproof.plugins.evidence.kernel_log.collect import KMSG
-from clusterproof.plugins.evidence.kernel_log.collect_follow import BOOT_ID, Follower
+from clusterproof.plugins.evidence.kernel_log.collect import BOOT_ID, KMSG
+from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 from tests.builders.probed import PATIENT, collect, probe, value
-from tests.testbed.image import ABSENT, NodeImage
+from tests.evidence.kernel_log.logged import without_kmsg
+from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes, needs_root
 from tests.testbed.node import (
     healthy_cpu,
@@ -171,10 +172,6 @@ def test_an_empty_log_is_no_evidence() -> None:
     assert (
         collect(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.READ
     )
-
-
-def without_kmsg() -> NodeImage:
-    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
 @needs_root

@@ -7,6 +7,7 @@ import pytest
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.conditions import conditions
+from clusterproof.plugins.evidence.kernel_log.events_host import Logged
 from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 
 FORMS = log_forms()
@@ -66,7 +67,7 @@ def test_a_later_line_of_the_same_device_ends_it_and_an_earlier_one_does_not(lin
 )
 def test_a_line_of_another_device_ends_nothing(line: str, other: str) -> None:
     (event,) = kernel_log.parse([(1.0, line)])
-    assert isinstance(event, kernel_log.Logged)
+    assert isinstance(event, Logged)
     check = FORMS[event.form].check
     assert held(check, line, other).keys() == held(check, line).keys() != set()
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
+from clusterproof.plugins.evidence.kernel_log.events_gpu import LONGEST_TEXT, XidEvent
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from tests.evidence.kernel_log.xid_lines import line_of, parse
 
 
@@ -99,7 +100,7 @@ def test_a_time_that_is_no_number_of_seconds_is_unknown(time: float) -> None:
 
 
 def test_a_text_that_has_no_end_is_cut() -> None:
-    assert parsed(line_of(79, "x" * 100_000)).text == "x" * kernel_log.LONGEST_TEXT
+    assert parsed(line_of(79, "x" * 100_000)).text == "x" * LONGEST_TEXT
 
 
 def test_the_time_that_the_probe_read_outranks_the_lines_own() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.evidence.kernel_log.facts import FallenOffBus, GpuNamed, Logged, SXidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, GpuNamed, SXidEvent
+from clusterproof.plugins.evidence.kernel_log.events_host import Logged
 from tests.evidence.kernel_log.logged import node, result
 from tests.evidence.kernel_log.xid_lines import GPU, evaluate, line_of, parse
 

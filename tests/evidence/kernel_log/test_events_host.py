@@ -11,16 +11,19 @@ from hypothesis import strategies as st
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept
+from clusterproof.plugins.evidence.kernel_log.events_gpu import LONGEST_TEXT, Cleared, GpuNamed
 from clusterproof.plugins.evidence.kernel_log.events_host import (
     BOUND,
     LONGEST_WORDS,
+    Event,
     HardwareError,
     Logged,
+    NotKnown,
     OomKill,
     PcieError,
     Segfault,
 )
-from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
+from clusterproof.plugins.evidence.kernel_log.facts import Events
 from tests.builders.samples import Sample, of_topic, sample
 from tests.evidence.kernel_log.event_lines import CLOSER_READ
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT
@@ -207,7 +210,7 @@ def test_an_error_of_a_device_of_ours_that_no_form_knows_is_listed_with_those_al
     text: str, level: int, is_listed: bool
 ) -> None:
     events = kernel_log.parse([(float(at), text.format(at), 0, level) for at in range(3)])
-    kinds = {event.kind for event in events if isinstance(event, kernel_log.NotKnown)}
+    kinds = {event.kind for event in events if isinstance(event, NotKnown)}
     assert kinds == ({"mlx5_core 0000:5c:00.0: something new is wrong at #"} if is_listed else set())
 
 
@@ -220,7 +223,7 @@ def test_words_of_a_line_without_end_are_cut() -> None:
 @pytest.mark.parametrize(("data", "event"), CLOSER_READ)
 def test_an_event_stands_for_the_lines_that_were_left_out_before_it(data: str, event: Event) -> None:
     (only,) = kernel_log.parse([(1.0, data, 200)])
-    assert not isinstance(only, Cleared | kernel_log.GpuNamed)
+    assert not isinstance(only, Cleared | GpuNamed)
     assert only.lines == 201
 
 
@@ -235,4 +238,4 @@ pieces = st.one_of(
 def test_whatever_a_line_says_reading_it_ends_and_gives_bounded_words(line: str) -> None:
     for event in parse(line):
         for word in re.findall(r"'([^']*)'", repr(event)):
-            assert len(word) <= max(LONGEST_WORDS, kernel_log.LONGEST_TEXT) + 255
+            assert len(word) <= max(LONGEST_WORDS, LONGEST_TEXT) + 255

@@ -11,19 +11,16 @@ from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
-from clusterproof.plugins.evidence.kernel_log.facts import Cleared, FallenOffBus, Logged, SXidEvent, XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import Cleared, FallenOffBus, SXidEvent, XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_host import Logged
 from clusterproof.plugins.evidence.parsing import CaptureError
 from tests.builders.samples import Sample, of_topic, sample
+from tests.evidence.kernel_log.logged import log
 from tests.evidence.kernel_log.xid_lines import evaluate, evaluate_switches, parse
 from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import dmesg
 
 XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=77, name=python3, GPU has fallen off the bus."
-
-
-def log(text: str) -> dict[str, Any]:
-    collected: Any = kernel_log.read(text)
-    return dict(collected["kernel_log"])
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,10 @@ import pytest
 
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
-from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.parsing import CaptureError
+from tests.evidence.kernel_log.logged import log
 from tests.testbed.needs import needs_root
-
-
-def log(text: str) -> dict[str, Any]:
-    collected: Any = kernel_log.read(text)
-    return dict(collected["kernel_log"])
-
 
 SHORT = "NVRM: Xid (PCI:0000:c5:00): 79"
 HEAD = "tmpfs: Unknown parameter 'x"

@@ -14,8 +14,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.collect import read
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, topic_of
 from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
-from clusterproof.plugins.evidence.kernel_log.events_host import Segfault
-from clusterproof.plugins.evidence.kernel_log.facts import Event, parse
+from clusterproof.plugins.evidence.kernel_log.events_host import Event, Segfault
+from clusterproof.plugins.evidence.kernel_log.facts import parse
 from clusterproof.plugins.evidence.neuron.facts import hardware_errors
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT as OF_FORMS
 from tests.evidence.kernel_log.logged import node, verdict

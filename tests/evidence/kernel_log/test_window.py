@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.evidence.kernel_log.facts import Cleared, XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import Cleared, XidEvent
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window, window
 from clusterproof.plugins.evidence.node import Node
 from tests.builders.runs import LIGHT, Runs, saying

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from tests.builders.samples import sample
 from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, evaluate, evaluate_switches, line_of, log, only, parse
 

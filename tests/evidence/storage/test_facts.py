@@ -15,7 +15,6 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.host.facts import Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import comparable, is_network, is_read_only
 from clusterproof.plugins.evidence.storage.facts_lustre import (
@@ -24,6 +23,7 @@ from clusterproof.plugins.evidence.storage.facts_lustre import (
     LustreTarget,
     parse_lfs_df,
 )
+from clusterproof.plugins.evidence.storage.facts_mounts import Mount
 from tests.builders.evaluated import expect, verdict_of
 from tests.builders.examples import examples
 from tests.builders.recordings import boot, node

@@ -54,7 +54,7 @@ def load(
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
         chosen = connection if TAKES_TURNS in round_collectors else with_devices
         options = replace(options, max_answer_chars=chosen.carries(limits))
-        to_run, _ = program(round_collectors, options, chosen.takes_stdin)
+        to_run = program(round_collectors, options, chosen.takes_stdin)
         longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))
         try:
@@ -99,9 +99,8 @@ def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> 
     return replace(before, collectors={**before.collectors, **dict.fromkeys(collectors, why)})
 
 
-def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:
-    """The program that runs these collectors one after another, and the nonce that marks its answers."""
-    nonce = new_nonce()
+def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> Program:
+    """The program that runs these collectors one after another."""
     of_pytorch = (PYTORCH_MODULES[name] for name in collectors if name in PYTORCH_MODULES)
     functions = {collector: FUNCTIONS[collector] for collector in collectors}
     modules = modules_for(
@@ -109,4 +108,4 @@ def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = Tr
     )
     to_call = {collector: (name, options.deadline_s(collector)) for collector, name in functions.items()}
     request = (to_call, options.host_root, options.whole_s(collectors), options.settings, options.max_answer_chars)
-    return started_by_shell(started(f"{PACKAGE}.run", modules, request), nonce, options.sudo, on_stdin), nonce
+    return started_by_shell(started(f"{PACKAGE}.run", modules, request), new_nonce(), options.sudo, on_stdin)

@@ -51,7 +51,7 @@ def _daemon(node: Node) -> dict[str, object] | None:
 
     None if there is none, or only root may know.
     """
-    for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
+    for pid in node.pids():
         try:
             if node.read(f"/proc/{pid}/comm").strip() == DAEMON and _is_believed(node, pid):
                 argv = node.read(f"/proc/{pid}/cmdline").split("\0")

@@ -12,6 +12,10 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields, filled, is_unsupported, newest
 from clusterproof.plugins.evidence.host.collect_owner import in_turn, owner, parent, program
 
+TYPE_CHECKING = False  # importing typing itself takes time on every node
+if TYPE_CHECKING:
+    from typing import Any
+
 # Up to Hopper a link's counters are read individually; the corresponding fields are always 0 on Hopper.
 COUNTERS = {"replay": 0, "recovery": 1, "crc_flit": 2, "crc_data": 3}  # nvmlNvLinkErrorCounter_t
 # From Blackwell on only fields report them, of other kinds: NVML_FI_DEV_NVLINK_COUNT_….
@@ -125,10 +129,6 @@ fabric = newest(
     _fabric("nvmlDeviceGetGpuFabricInfoV", 0x02000024),
     _fabric("nvmlDeviceGetGpuFabricInfo", 0),
 )
-TYPE_CHECKING = False  # importing typing itself takes time on every node
-if TYPE_CHECKING:
-    from typing import Any
-
 CORRECTED, UNCORRECTED = 0, 1
 VOLATILE, AGGREGATE = 0, 1
 DRAM, SRAM = 2, 7  # memory locations
@@ -149,16 +149,21 @@ def gpu(node: Node, index: int) -> dict[str, object]:
     if isinstance(handle, dict):
         return {"index": index, "lost": handle}
     values: dict[str, object] = {"index": index, "lost": None}
-    for keys, ask in ASKED.items():
-        node.at(f"GPU {index}: {keys}")
-        answer = answer_to(ask, handle)
-        names = keys.split()
-        values.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
+    for keys in ASKED:
+        values.update(answers_to(keys, handle, node, index))
     node.at(f"GPU {index}: processes")
     running = answer_to(_processes, handle, node)
     values["processes"] = in_turn(running, "cgroup", MAX_PROCESSES) if isinstance(running, list) else running
     values["processes_left_out"] = max(0, len(running) - MAX_PROCESSES) if isinstance(running, list) else 0
     return values
+
+
+def answers_to(keys: str, handle: object, node: Node, index: int) -> dict[str, object]:
+    """What one call says of these keys of ASKED, or its error under each."""
+    node.at(f"GPU {index}: {keys}")
+    answer = answer_to(ASKED[keys], handle)
+    names = keys.split()
+    return dict(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
 
 
 def _watts(milliwatts: int) -> float:

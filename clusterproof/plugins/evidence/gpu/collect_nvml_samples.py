@@ -10,8 +10,8 @@ import pynvml
 
 from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.evidence.gpu.collect_nvml import BY_HARDWARE, load, slowdown_at
-from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields
-from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, fields
+from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED, answers_to
 
 TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
@@ -204,10 +204,7 @@ class _Gpu:
     def _facts(self, node: Node) -> dict[str, object]:
         facts: dict[str, object] = {}
         for keys in FACTS:
-            node.at(f"GPU {self.index}: {keys}")
-            answer = answer_to(ASKED[keys], self.handle)
-            names = keys.split()
-            facts.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
+            facts.update(answers_to(keys, self.handle, node, self.index))
         errors: Any = facts["nvlink_errors"]
         if isinstance(errors, dict) and "error" not in errors:
             counts = [count for links in errors.values() if isinstance(links, dict) for count in links.values()]
@@ -237,14 +234,14 @@ class _Gpu:
         if values:
             self._sampled_us = max(sample.timeStamp for sample in samples)
             return round(min(100, sum(map(int, values)) // len(values)))
-        return _number(answer_to(call("nvmlDeviceGetUtilizationRates", of=lambda rates: rates.gpu), self.handle))
+        return _number(answer_to(ASKED["utilization_percent"], self.handle))
 
     def _power(self, now: float, energy_mj: Any) -> float | None:
         if isinstance(energy_mj, int):
             watts = self._rate("energy", now, energy_mj / 1000)
-            return None if watts is None else round(watts)
-        milliwatts = _number(answer_to(pynvml.nvmlDeviceGetPowerUsage, self.handle))
-        return None if milliwatts is None else round(milliwatts / 1000)
+        else:
+            watts = _number(answer_to(ASKED["power_w"], self.handle))
+        return None if watts is None else round(watts)
 
     def _share(self, name: str, now: float, nanoseconds: Any) -> float | None:
         """Percent of the time in which a counter ran; what a driver has under another's number is no such counter."""

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.field import (
     objects_as,
     optional,
     read,
-    readings,
+    reading_of,
     require_read,
     table,
     text,
@@ -182,7 +182,7 @@ class Gpu:
     @property
     def is_partitioned(self) -> bool:
         """Whether MIG is known to be on."""
-        return bool(readings(self, "mig_mode")[0].get("mig_mode"))
+        return bool(reading_of(self, "mig_mode"))
 
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments in which one of these counters ran; None without two."""

@@ -19,10 +19,10 @@ from clusterproof.plugins.evidence.fact import (
     limited,
     list_collected_as,
 )
-from clusterproof.plugins.evidence.field import objects, optional, readings, require, table
+from clusterproof.plugins.evidence.field import objects, optional, reading_of, readings, require, table
 from clusterproof.plugins.evidence.gpu.facts import HIDDEN, Gpu, Nvml
 from clusterproof.plugins.evidence.gpu.facts_parts import is_unsupported
-from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.network.facts import fastest_models
 from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of, unread_kind
 
@@ -131,18 +131,12 @@ def _has_ecc(node: Node) -> bool:
 @collected_by()
 def idle_gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs known to be unused: no process holds them, and they do not compute."""
-    return tuple(gpu for gpu in node.gpus if not is_busy(gpu, node) and _has_no_process(gpu))
+    return tuple(gpu for gpu in node.gpus if not is_busy(gpu, node) and reading_of(gpu, "processes") == ())
 
 
 def is_busy(gpu: Gpu, node: Node) -> bool:
     """Whether a GPU computes; one that does not report it is assumed to be busy."""
-    reading, _ = readings(gpu, "utilization_percent")
-    return bool(reading.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
-
-
-def _has_no_process(gpu: Gpu) -> bool:
-    reading, _ = readings(gpu, "processes")
-    return reading.get("processes") == ()
+    return bool(reading_of(gpu, "utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
 
 
 def _gpus_are_expected(node: Node) -> bool:
@@ -175,12 +169,12 @@ def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
 
 def rdma_models(node: Node) -> frozenset[str]:
     """The models of the node's fastest RDMA devices, as far as they are known."""
-    return fastest_models(readings(node, "ib_devices")[0].get("ib_devices", ()))
+    return fastest_models(reading_of(node, "ib_devices", ()))
 
 
 def unread_rdma_models(node: Node) -> list[Incomplete | NotApplicable]:
     """Why it is unknown which adapters of other vendors connect nodes; empty if there are none, or it is known."""
-    if not any(readings(device, "is_spare_port")[0].get("is_spare_port") for device in node.pci_devices):
+    if not any(reading_of(device, "is_spare_port") for device in node.pci_devices):
         return []
     reading, unread = readings(node, "ib_devices")
     return unread + [why for device in reading.get("ib_devices", ()) for why in readings(device, "model", "ports")[1]]
@@ -189,11 +183,11 @@ def unread_rdma_models(node: Node) -> list[Incomplete | NotApplicable]:
 @collected_by()
 def gpu_paths(node: Node) -> Mapping[str, Paths]:
     """How far each GPU is from other devices: as `nvidia-smi topo -m` says, else by the bus. Raises NotApplicable."""
-    reported = {gpu.label: readings(gpu, "paths")[0].get("paths") for gpu in readings(node, "gpus")[0].get("gpus", ())}
+    reported = {gpu.label: reading_of(gpu, "paths") for gpu in reading_of(node, "gpus", ())}
     captured = {label: paths for label, paths in reported.items() if paths is not None}
     by_gpu = captured or paths_of(node.pci_devices, rdma_models(node))
     if not by_gpu and node.gpus_on_bus:
-        placed = (device for device in node.pci_devices if readings(device, "path")[0].get("path"))
+        placed = (device for device in node.pci_devices if reading_of(device, "path"))
         require(why for device in placed for why in unread_kind(device))
         raise NotApplicable(NO_PATHS)
     return by_gpu
@@ -202,10 +196,7 @@ def gpu_paths(node: Node) -> Mapping[str, Paths]:
 @collected_by()
 def gpu_uuids(node: Node) -> tuple[str, ...]:
     """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
-    try:
-        reported = [gpu.record.get("uuid") for gpu in node.gpus]
-    except (Incomplete, NotApplicable):
-        return ()
+    reported = [gpu.record.get("uuid") for gpu in reading_of(node, "gpus", ())]
     return tuple(printable(uuid, MAX_UUID) for uuid in reported[:MAX_UUIDS] if isinstance(uuid, str))
 
 
@@ -228,12 +219,12 @@ def nvlinks_between(node: Node) -> Mapping[str, Mapping[str, int]]:
 @collected_by()
 def gpu_at(node: Node) -> Mapping[str, Gpu]:
     """The GPUs by their addresses on the bus, of those that report one."""
-    return {pci_address(readings(gpu, "pci")[0].get("pci", "")): gpu for gpu in reversed(node.gpus)}
+    return {pci_address(reading_of(gpu, "pci", "")): gpu for gpu in reversed(node.gpus)}
 
 
 def same_model_values(gpu: Gpu, node: Node, name: str) -> list[tuple[int, Any]]:
     """A value of each GPU that may be of this one's model, with its index, of those that report it."""
-    own, values = readings(gpu, "name")[0].get("name"), of_each.of(node)
+    own, values = reading_of(gpu, "name"), of_each.of(node)
     return [
         (other.index, value)
         for other, model, value in zip(node.gpus, values["name"], values[name], strict=True)
@@ -244,4 +235,4 @@ def same_model_values(gpu: Gpu, node: Node, name: str) -> list[tuple[int, Any]]:
 def has_majority_model(gpu: Gpu, node: Node) -> bool:
     """Whether it is known to be of the model of most GPUs of the node."""
     models = Counter(model for model in of_each.of(node)["name"] if model is not None)
-    return 2 * models[readings(gpu, "name")[0].get("name")] > len(node.gpus)
+    return 2 * models[reading_of(gpu, "name")] > len(node.gpus)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
-from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
+from clusterproof.plugins.evidence.fact import Absent, collected_as, collected_by
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -16,13 +16,14 @@ from clusterproof.plugins.evidence.field import (
     number,
     object_as,
     optional,
+    reading_of,
     readings,
     require,
     text,
     texts,
     values,
 )
-from clusterproof.plugins.evidence.gpu.facts import Fabric
+from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts import Command
 from clusterproof.plugins.evidence.host.facts_node import service_state, services
@@ -59,12 +60,16 @@ class Imex(Reported):
     daemon = Field(optional(object_as(ImexDaemon)))  # None where none is known to run
 
 
-def imex_domain_of(imex: Imex) -> ImexDomain:
-    """The domain as nvidia-imex-ctl prints it. Raises Incomplete, with the program's own words where it fails."""
+imex = collected_as("imex", Imex)
+
+
+@collected_by()
+def imex_domain(node: Node) -> ImexDomain:
+    """The IMEX domain as this tray sees it. Raises Incomplete, with nvidia-imex-ctl's own words where it fails."""
     from clusterproof.plugins.evidence.gpu.parse_imex import read_domain  # a prolog reads none
     from clusterproof.plugins.evidence.parsing import CaptureError
 
-    answer = imex.answer
+    answer = node.imex.answer
     if answer is None:
         raise Absent("nvidia-imex-ctl is not found; expected it beside nvidia-imex")
     try:
@@ -75,18 +80,6 @@ def imex_domain_of(imex: Imex) -> ImexDomain:
             f"nvidia-imex-ctl -N ended with {answer.exit} ({problem}): {output!r}; expected the nodes of its domain",
             cause="nvidia-imex-ctl does not show its domain",
         ) from None
-
-
-@collected_by("imex")
-def imex(_node: Node, reported: CollectorData) -> Imex:
-    """What nvidia-imex is configured to be and answers. Raises Absent where it is not installed."""
-    return Imex(reported.value)
-
-
-@collected_by()
-def imex_domain(node: Node) -> ImexDomain:
-    """The IMEX domain as this tray sees it. Raises Incomplete."""
-    return imex_domain_of(node.imex)
 
 
 @collected_by()
@@ -105,8 +98,7 @@ def imex_self(node: Node) -> ImexNode:
 
 def imex_daemon(node: Node) -> ImexDaemon | None:
     """The nvidia-imex that root runs on the host, if one is known to run."""
-    imex = readings(node, "imex")[0].get("imex")
-    daemon: ImexDaemon | None = readings(imex, "daemon")[0].get("daemon") if imex else None
+    daemon: ImexDaemon | None = reading_of(node, "imex.daemon")
     return daemon
 
 
@@ -134,24 +126,21 @@ def is_address(host: str) -> bool:
 
 def host_name_of(node: Node) -> str:
     """Its own name without its domain, else the inventory's."""
-    boot = readings(node, "boot")[0].get("boot")
-    own = readings(boot, "hostname")[0].get("hostname", "") if boot else ""
-    return (own or node.name).partition(".")[0]
+    return (reading_of(node, "boot.hostname") or node.name).partition(".")[0]
 
 
 def addresses(node: Node) -> frozenset[str]:
     """Its IPv4 addresses, as far as they are known."""
-    naming = readings(node, "naming")[0].get("naming")
-    entries = readings(naming, "addresses")[0].get("addresses", ()) if naming else ()
-    return frozenset(known["ipv4"] for entry in entries if (known := readings(entry, "ipv4")[0]).get("ipv4"))
+    entries = reading_of(node, "naming.addresses", ())
+    return frozenset(address for entry in entries if (address := reading_of(entry, "ipv4")))
 
 
 def is_of_a_rack(node: Node) -> bool:
     """Whether its GPUs share memory over the NVLinks of a rack. Raises Incomplete if unknown."""
-    names = [name for gpu in node.gpus if (name := readings(gpu, "name")[0].get("name"))]
+    names = models_of(node.gpus)
     if node.gpus and not names:
         node.gpus[0].name  # noqa: B018 - raises why
-    return any(model in name for name in names for model in RACK_WIDE)
+    return is_rack_wide(names)
 
 
 def require_rack(node: Node, *, is_known: bool = False) -> None:
@@ -160,13 +149,23 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
     With `is_known` the whole check is incomplete, because it only applies to racks. Then raises Incomplete.
     """
     reading, unread = readings(node, "gpus")
-    names = [name for gpu in reading.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
-    if any(model in name for name in names for model in RACK_WIDE):
+    names = models_of(reading.get("gpus", ()))
+    if is_rack_wide(names):
         return
     if names or any(isinstance(why, NotApplicable) for why in unread):
         raise NotApplicable("no GPU here shares its memory over a rack's NVLink")
     with nullcontext() if is_known else part:
         node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
+
+
+def models_of(gpus: Iterable[Gpu]) -> list[str]:
+    """The models of these GPUs, as far as they are known."""
+    return [name for gpu in gpus if (name := reading_of(gpu, "name"))]
+
+
+def is_rack_wide(names: Iterable[str]) -> bool:
+    """Whether one of these is a model whose GPUs share memory over a rack's NVLinks."""
+    return any(model in name for name in names for model in RACK_WIDE)
 
 
 def clique(fabric: Fabric) -> str:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import NotApplicable, Recording
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import reading_of
 from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, addresses, cluster_of, host_name_of, is_address
 from clusterproof.plugins.evidence.group import Group
 
@@ -102,8 +102,7 @@ def _list_of(node: Node) -> tuple[str, ...]:
 
 
 def _hosts_of(node: Node) -> tuple[str, ...]:
-    imex = readings(node, "imex")[0].get("imex")
-    hosts: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
+    hosts: tuple[str, ...] = reading_of(node, "imex.nodes", ())
     return hosts
 
 

@@ -11,13 +11,13 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
     error,
     first,
     integer,
-    is_error,
     not_understood,
     one_of,
     total,
     unsupported,
     value,
 )
+from clusterproof.plugins.evidence.parsing import is_error
 
 _ACTIONS = {"none": 0, "reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4}
 _ACTIONS |= {"recover imex domain": 5, "bus reset": 6, "system reboot": 7}

@@ -1,4 +1,4 @@
-"""`nvidia-smi -L`, `nvlink -s`, `nvlink -e`: a line for each GPU, and lines about it below; the matrix of `topo -m`."""
+"""`nvidia-smi -L`, `nvlink -s`, `nvlink -e`: a line for each GPU, and lines about it below."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import bit_error_rate, error, not_understood, unsupported
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
-from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST
 
 MAX_LINKS = 64  # of one GPU; none has more than 36
 _MAX_LINE = 400
@@ -175,108 +174,8 @@ def _form(name: str, recognises: Callable[[str], bool], read: Callable[[str], Ma
     return Form(name=name, recognises=recognises, read=read, rank=rank, begins=_begins)
 
 
-_GPU_OF_TOPO = re.compile(r"GPU(\d{1,3})")
-_NIC = re.compile(r"NIC\d{1,3}|[a-z]\w{0,30}\d")  # its number, or its name as older drivers print it
-_LEGEND = re.compile(r"\s{1,8}(NIC\d{1,3}): (\S{1,60})")
-_CONNECTION = re.compile(r"X|NV\d{1,3}|SYS|NODE|PHB|PXB|PIX|PSB|N/A")
-_LINES = 400
-
-
-def _lines(text: str) -> list[list[str]]:
-    return [line[:4000].split() for line in text.split("\n")[:_LINES]]
-
-
-def _rows(lines: list[list[str]]) -> dict[int, list[str]]:
-    """The row of each GPU, by its number: how it is connected to the others."""
-    rows: dict[int, list[str]] = {}
-    for cells in lines:
-        named = _GPU_OF_TOPO.fullmatch(cells[0]) if len(cells) > 1 else None
-        if named and _CONNECTION.fullmatch(cells[1]):
-            rows[int(named[1])] = cells[1:]
-    return rows
-
-
-def _columns(lines: list[list[str]]) -> list[str]:
-    """What the columns are of, up to the affinities; a heading may be wrapped. Nothing where it is not understood."""
-    headings: list[str] = []
-    for line in lines:
-        if headings and (not line or _rows([line])):
-            break
-        if headings or line[:1] == ["GPU0"]:
-            headings += line
-    names = headings[: headings.index("CPU")] if "CPU" in headings else headings
-    return names if all(_GPU_OF_TOPO.fullmatch(name) or _NIC.fullmatch(name) for name in names) else []
-
-
-def _is_understood(row: list[str], columns: list[str]) -> bool:
-    """Whether a row has what lies on the way to each column; one that was cut has less."""
-    ways = row[: len(columns)]
-    return len(ways) == len(columns) and all(map(_CONNECTION.fullmatch, ways))
-
-
-def _paths(row: list[str], columns: list[str], names: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What lies between this GPU and the others, and network devices: NVLinks say nothing of the bus."""
-    if not _is_understood(row, columns):
-        return {"gpus": {}, "nics": {}}
-    connections = [
-        (names.get(column, column), connection)
-        for column, connection in zip(columns, row, strict=False)
-        if connection in NEAREST_FIRST
-    ]
-    gpus = {f"GPU {name[3:]}": connection for name, connection in connections if _GPU_OF_TOPO.fullmatch(name)}
-    return {
-        "gpus": gpus,
-        "nics": {name: connection for name, connection in connections if not _GPU_OF_TOPO.fullmatch(name)},
-    }
-
-
-def _bonds(row: list[str], columns: list[str]) -> dict[str, dict[str, int]]:
-    """Over how many NVLinks this GPU reaches each of the others; nothing where its row is not understood."""
-    if not _is_understood(row, columns):
-        return {}
-    connections = [
-        (name, connection) for name, connection in zip(columns, row, strict=False) if _GPU_OF_TOPO.fullmatch(name)
-    ]
-    links = {
-        f"GPU {name[3:]}": _links(connection) for name, connection in connections if connection not in ("X", "N/A")
-    }
-    return {"nvlinks_to": links} if links else {}
-
-
-def _links(connection: str) -> int:
-    return int(connection[2:]) if connection.startswith("NV") else 0
-
-
-def _is_topo(text: str) -> bool:
-    return "GPU0" in text and ("Affinity" in text or "Legend:" in text) and bool(_rows(_lines(text)))
-
-
-def _read_topo(text: str) -> Mapping[str, object]:
-    lines = _lines(text)
-    rows, columns = _rows(lines), _columns(lines)
-    if not rows:
-        raise CaptureError("it has no row of a GPU")
-    names = {legend[1]: legend[2] for line in text.split("\n")[:_LINES] if (legend := _LEGEND.match(line))}
-    gpus = [
-        {"index": number, "paths": _paths(row, columns, names), **_bonds(row, columns)}
-        for number, row in sorted(rows.items())
-    ]
-    nvml: dict[str, object] = {"init": None, "gpus": gpus}
-    named = [column for column in columns if _GPU_OF_TOPO.fullmatch(column)]
-    if sorted(rows) == list(range(len(rows))) and len(rows) == len(named or rows):  # fewer where it was cut
-        nvml["count"] = len(rows)
-    return {"nvml": nvml}
-
-
 FORMS = (
     _form("nvidia-smi -L", _is_list, _read_list, 40),
     _form("nvidia-smi nvlink -s", _is_status, _read_status, 60),
     _form("nvidia-smi nvlink -e", _is_counters, _read_counters, 60),
-    Form(
-        name="nvidia-smi topo -m",
-        recognises=_is_topo,
-        read=_read_topo,
-        rank=10,
-        begins=lambda line: "GPU0" in line and "CPU Affinity" in line,
-    ),
 )

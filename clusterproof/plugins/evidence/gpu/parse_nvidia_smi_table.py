@@ -230,7 +230,7 @@ FORMS = (
     Form(name="a message of nvidia-smi", recognises=_is_message, read=_read_message, rank=90),
     Form(
         name="nvidia-smi's warning of an InfoROM",
-        recognises=lambda text: _CORRUPTED.search(text) is not None,
+        recognises=_CORRUPTED.search,
         read=_read_warnings,
     ),
     Form(
@@ -242,7 +242,7 @@ FORMS = (
     ),
     Form(
         name="/proc/driver/nvidia/version",
-        recognises=lambda text: _MODULE.search(text) is not None,
+        recognises=_MODULE.search,
         read=_read_module,
         rank=20,
         begins=lambda line: line.startswith("NVRM version: "),

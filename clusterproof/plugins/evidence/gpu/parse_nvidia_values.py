@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clusterproof.plugins.evidence.gpu.facts import LOST
 from clusterproof.plugins.evidence.gpu.parse_nvidia_sections import (
     action,
     banks,
@@ -14,7 +15,6 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_sections import (
     sram,
 )
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
-    LOST,
     Attributes,
     Reader,
     address,

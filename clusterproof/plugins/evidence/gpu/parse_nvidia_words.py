@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from clusterproof.plugins.evidence.parsing import is_error
+
 Attributes = Mapping[str, str]  # what nvidia-smi printed of one GPU: by its path in the output, in small letters
 Reader = Callable[[Attributes], object]  # a value, an error object, or None where there is none
 
@@ -41,7 +43,6 @@ ERRORS = {
     "no data": "NO_DATA",
     "argument version mismatch": "ARGUMENT_VERSION_MISMATCH",
 }
-LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # the reasons that are the GPU's, and not the value's
 
 _ADDRESS = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"([-+]?\d{1,18})(?:\.(\d{1,9}))?", re.ASCII)
@@ -80,11 +81,6 @@ def unsupported(why: str = "nvidia-smi does not print it here") -> dict[str, str
 def not_understood(word: str) -> dict[str, str]:
     """The error object of a word that is none of those known."""
     return {"error": "NOT_UNDERSTOOD", "text": f"nvidia-smi says {word[:100]!r}"}
-
-
-def is_error(value: object) -> bool:
-    """Whether this stands for a value that could not be read."""
-    return isinstance(value, dict) and "error" in value
 
 
 def value(decode: Callable[[str], object], *paths: str, unit: str = "") -> Reader:

@@ -68,7 +68,7 @@ def read(node: Node) -> object:
 def _processes(node: Node, owners: set[int]) -> tuple[list[tuple[str, int, str]], int]:
     """Each process with its user and its name, and how many may not be read; adds whoever has one to the owners."""
     processes, unread = [], 0
-    for pid in filter(str.isdecimal, node.names("/proc")):
+    for pid in node.pids():
         try:
             uid = owner(node, pid)
             owners.add(uid)

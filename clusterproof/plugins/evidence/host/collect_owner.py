@@ -71,7 +71,7 @@ def daemons(node: Node, names: Collection[str], further: Collection[str] = ()) -
     """
     users = daemon_users(node, further) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
     pids: dict[str, str | OSError] = {}
-    for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
+    for pid in node.pids():
         name = ""
         try:
             name = node.read(f"/proc/{pid}/comm").strip()

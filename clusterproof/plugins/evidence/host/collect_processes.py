@@ -21,7 +21,7 @@ LAST_RAN = "se.exec_start"
 
 def read(node: Node) -> object:
     """The number of processes and zombies, and those blocked (D) in both passes."""
-    looked = (_stat(node, pid) for pid in node.names("/proc") if pid.isdecimal())
+    looked = (stat_of(node, pid) for pid in node.pids())
     first = _not_ours(node, [fields for fields in looked if fields])
     suspects = [fields for fields in first if fields[STATE] == "D"]
     if suspects:
@@ -30,9 +30,9 @@ def read(node: Node) -> object:
     uptime_s = float(node.read("/proc/uptime").split()[0])
     blocked: list[dict[str, Any]] = sorted(
         (
-            {"fields": fields, "uid": _user(node, fields[0]), "wait": _wait(node, fields[0])}
+            {"fields": fields, "uid": _user(node, fields[0]), "wait": wait_of(node, fields[0])}
             for fields in suspects
-            if _is_same_and_blocked(fields, _stat(node, fields[0]))
+            if _is_same_and_blocked(fields, stat_of(node, fields[0]))
         ),
         key=lambda row: int(row["fields"][START]),  # of many of a kind those that may have waited longest
     )
@@ -48,7 +48,7 @@ def read(node: Node) -> object:
     }
 
 
-def _stat(node: Node, pid: str) -> list[str]:
+def stat_of(node: Node, pid: str) -> list[str]:
     """The fields of a process, none where it has ended meanwhile."""
     try:
         fields = stat_fields(node.read(f"/proc/{pid}/stat"))
@@ -59,7 +59,7 @@ def _stat(node: Node, pid: str) -> list[str]:
 
 def _not_ours(node: Node, processes: list[list[str]]) -> list[list[str]]:
     """Without the probe's own collectors and their children: each collector has its own session."""
-    own = _stat(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
+    own = stat_of(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
     collectors = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
     return [fields for fields in processes if fields[SESSION] not in collectors]
 
@@ -75,7 +75,7 @@ def _user(node: Node, pid: str) -> int | None:
         return None  # it has ended meanwhile
 
 
-def _wait(node: Node, pid: str) -> str:
+def wait_of(node: Node, pid: str) -> str:
     """The kernel function that a process waits in; empty if unknown."""
     wait = node.text(f"/proc/{pid}/wchan", absent="")
     return wait if isinstance(wait, str) and wait != "0" else ""

@@ -44,11 +44,10 @@ class Sampler:
 def _blocked(node: Node) -> set[tuple[str, bytes]]:
     """Each by its number and when it began."""
     seen = set()
-    for pid in node.names("/proc"):
-        if pid.isdecimal():
-            state, began = _state(node.path(f"/proc/{pid}/stat"))
-            if state == BLOCKED:
-                seen.add((pid, began))
+    for pid in node.pids():
+        state, began = _state(node.path(f"/proc/{pid}/stat"))
+        if state == BLOCKED:
+            seen.add((pid, began))
     return seen
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.host.collect_owner import owner
+from clusterproof.plugins.evidence.host.collect_processes import stat_of, wait_of
 
 TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class Sampler:
         self._looked = now
         known, self._known = self._known, {}
         ranks: dict[tuple[int, int, str], list[str]] = {}
-        for pid in node.names("/proc"):
-            fields = _stat(node, pid) if pid.isdecimal() else []
-            if len(fields) <= START:
+        for pid in node.pids():
+            fields = stat_of(node, pid)
+            if not fields:
                 continue
             process = (pid, fields[START], *fields[ENVIRON : ENVIRON + 1])
             if process not in known and fields[STATE] == BLOCKED:
@@ -63,17 +64,9 @@ class Sampler:
 
     def _waits(self, node: Node, fields: list[str]) -> tuple[str, str, float]:
         pid = fields[0]
-        main = _stat(node, f"{pid}/task/{pid}") or fields
-        wait = node.text(f"/proc/{pid}/wchan", absent="")
+        main = stat_of(node, f"{pid}/task/{pid}") or fields
         ticks = int(main[USER_TICKS]) + int(main[KERNEL_TICKS])
-        return main[STATE], wait if isinstance(wait, str) and wait != "0" else "", ticks / self._ticks_per_s
-
-
-def _stat(node: Node, pid: str) -> list[str]:
-    try:
-        return stat_fields(node.read(f"/proc/{pid}/stat"))
-    except OSError:
-        return []  # it has ended meanwhile
+        return main[STATE], wait_of(node, pid), ticks / self._ticks_per_s
 
 
 def _threads(fields: list[str]) -> int:
@@ -85,9 +78,9 @@ def _in_turn(ranks: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     seen: dict[str, int] = {}
     places = []
     for rank in ranks:
-        owner = rank[2].partition("@")[0]
-        seen[owner] = seen.get(owner, 0) + 1
-        places.append((seen[owner], rank))
+        user = rank[2].partition("@")[0]
+        seen[user] = seen.get(user, 0) + 1
+        places.append((seen[user], rank))
     return [rank for _, rank in sorted(places)]
 
 
@@ -106,7 +99,7 @@ def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
 def _owner(node: Node, pid: str) -> str:
     """The user of a process: anybody may copy the environment of another's job."""
     try:
-        return str(os.stat(node.path(f"/proc/{pid}")).st_uid)
+        return str(owner(node, pid))
     except OSError:
         return ""  # it has ended meanwhile
 

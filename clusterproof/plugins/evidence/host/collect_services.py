@@ -63,8 +63,7 @@ def _without_munge(node: Node) -> object:
     runs = daemons(node, [MUNGED], {"munge"}).get(MUNGED)
     if runs:
         return error(runs) if isinstance(runs, OSError) else ""  # only root may know which program it is
-    processes = (name for name in node.names("/proc") if name.isdecimal())
-    if any(node.text(f"/proc/{pid}/comm", absent="") == MUNGED for pid in processes):
+    if any(node.text(f"/proc/{pid}/comm", absent="") == MUNGED for pid in node.pids()):
         return {"error": "EPERM", "text": f"a process called {MUNGED} runs as neither root nor munge"}
     return needed_by
 

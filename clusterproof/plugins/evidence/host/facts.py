@@ -20,7 +20,6 @@ from clusterproof.plugins.evidence.field import (
     optional,
     output,
     read,
-    readings,
     table,
     text,
     texts,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 NUMBERS = Pattern(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
 FLAVOUR = Pattern(r"[a-z]+")
 MAX_DIGITS = 18
-IMAGES = frozenset({"squashfs", "erofs", "composefs"})  # file systems that are written once, and so always full
 
 
 @record
@@ -141,62 +139,6 @@ class ProcessLimits(Reported):
         if name not in limits:
             raise Incomplete(f"the limit {name} was not reported", cause="not reported by the node")
         return read(limits[name], optional(integer), f"limits: {name}")
-
-
-@record
-class Mount(Reported):
-    """A mounted file system; sizes are None where it did not answer."""
-
-    path = Field(text)
-    type = Field(text)
-    source = Field(text)
-    options = Field(text)
-    alive = Field(text, where="whether it answers")
-    total_kib = Field(optional(integer))
-    free_kib = Field(optional(integer))
-    inodes = Field(optional(integer))
-    inodes_free = Field(optional(integer))
-    read_s = Field(optional(number))  # until its sizes and its folder were read
-    due = Field(optional(boolean), "is_due")  # by fstab, a unit of systemd's or the policy; None in older recordings
-    automatic = Field(optional(boolean), "is_automatic")
-
-    @property
-    def is_of_a_walk(self) -> bool:
-        """Whether autofs mounted it on access, and nothing else requires it."""
-        return bool(self.automatic) and not self.due
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether it is mounted even if nobody uses it; true if that is unknown."""
-        return not any(readings(self, "is_of_a_walk")[0].values())
-
-    @property
-    def image_type(self) -> str:
-        """The type of a file system that can only be read; empty for any other, and if it is unknown.
-
-        composefs is the source of a mount of type overlay.
-        """
-        return next((name for name in readings(self, "type", "source")[0].values() if name in IMAGES), "")
-
-    @property
-    def label(self) -> str:
-        """Where it is mounted."""
-        return self.path
-
-
-@record
-class FstabEntry(Reported):
-    """A line of /etc/fstab; `mounted` is whether anything is mounted there, of whatever type."""
-
-    path = Field(text)
-    type = Field(text)
-    options = Field(text)
-    mounted = Field(boolean)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it should be mounted at boot."""
-        return self.path.startswith("/") and self.type != "swap" and "noauto" not in self.options.split(",")
 
 
 @record

@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.field import (
     objects_as,
     optional,
     read,
-    readings,
+    reading_of,
     table,
     text,
     texts,
@@ -75,6 +75,7 @@ class Jobs(Reported):
     shm = Field(objects_as(OwnedShm))
 
 
+LOGIN = "a login"  # whose limits jobs inherit, beside those of daemons
 UNIT = ("load", "active", "sub", "enabled")  # what systemd says of each
 PORTS = "/proc/sys/net/ipv4/ip_local_port_range"
 # By their bits in /proc/sys/kernel/tainted (Linux, Documentation/admin-guide/tainted-kernels.rst).
@@ -190,14 +191,14 @@ def inherited(limits: CollectorData) -> Mapping[str, Any]:
     if login is None and not daemons:
         nobody = "nothing that starts jobs runs on the node"
         raise Incomplete(f"{nobody}; expected slurmd, containerd or sshd", cause=nobody)
-    return daemons if login is None else {"a login": login, **daemons}
+    return daemons if login is None else {LOGIN: login, **daemons}
 
 
 def job_limits(node: Node) -> Mapping[str, ProcessLimits]:
     """The limits that a job has: its own where this is one, else those that it inherits. Raises Incomplete."""
     limits = node.process_limits
-    is_job = node.occasion == "job" and "a login" in limits
-    return {"this job": limits["a login"]} if is_job else limits
+    is_job = node.occasion == "job" and LOGIN in limits
+    return {"this job": limits[LOGIN]} if is_job else limits
 
 
 @collected_by("services")
@@ -241,6 +242,6 @@ fabric_manager_version = collected_as("fabric_manager", Command)
 def service_state(node: EvidenceSource, name: str) -> str:
     """How a service stands, in systemd's word; one that is active is installed, whatever else is known of it."""
     service = services.of(node).get(name)
-    if service is None or readings(service, "is_installed")[0].get("is_installed") is False:
+    if service is None or reading_of(service, "is_installed") is False:
         return "not installed"
     return service.active

@@ -98,12 +98,12 @@ def read_fabric_manager(text: str) -> Mapping[str, object]:
 
 
 FORMS = (
-    Form("uptime", lambda text: bool(_UPTIME.search(text)), read_uptime, 45),
-    Form("/proc/uptime", lambda text: bool(_PROC_UPTIME.match(text)), read_proc_uptime, 55),
-    Form("date", lambda text: bool(_DATE.search(text)), read_date),
-    Form("uname -a", lambda text: bool(_UNAME.search(text)), read_uname),
-    Form("/etc/os-release", lambda text: bool(_PRETTY.search(text)), read_os_release),
-    Form("dmidecode", lambda text: bool(_SYSTEM.search(text)), read_dmidecode),
-    Form("hostnamectl", lambda text: bool(_HOSTNAMECTL.search(text)), read_hostnamectl, 45),
-    Form("nv-fabricmanager --version", lambda text: bool(_FABRIC_MANAGER.search(text)), read_fabric_manager),
+    Form("uptime", _UPTIME.search, read_uptime, 45),
+    Form("/proc/uptime", _PROC_UPTIME.match, read_proc_uptime, 55),
+    Form("date", _DATE.search, read_date),
+    Form("uname -a", _UNAME.search, read_uname),
+    Form("/etc/os-release", _PRETTY.search, read_os_release),
+    Form("dmidecode", _SYSTEM.search, read_dmidecode),
+    Form("hostnamectl", _HOSTNAMECTL.search, read_hostnamectl, 45),
+    Form("nv-fabricmanager --version", _FABRIC_MANAGER.search, read_fabric_manager),
 )

@@ -66,9 +66,7 @@ def _count(ranges: str) -> int:
     return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
 
 
-def is_cpuinfo(text: str) -> bool:
-    """Whether this is the content of /proc/cpuinfo."""
-    return bool(re.search(r"^processor[ \t]{0,4}: \d{1,5}$", text, re.MULTILINE))
+_OF_CPUINFO = re.compile(r"^processor[ \t]{0,4}: \d{1,5}$", re.MULTILINE)
 
 
 def read_cpuinfo(text: str) -> Mapping[str, object]:
@@ -130,11 +128,6 @@ _SYSFS = re.compile(
 )
 
 
-def is_sysfs(text: str) -> bool:
-    """Whether this is the output of `grep . /sys/devices/system/cpu/cpu*/cpufreq/*`."""
-    return bool(_SYSFS.search(text))
-
-
 def read_sysfs(text: str) -> Mapping[str, object]:
     """The frequency policies of the collector `cpus`."""
     names = {file: key for key, file in POLICY.items()}
@@ -163,11 +156,7 @@ def _settings_of(policy: Mapping[str, object]) -> dict[str, object]:
 
 
 _MEMINFO = re.compile(r"^([A-Z][\w()]{2,30}):\s{1,30}(\d{1,15})(?: kB)?[ \t]*$", re.MULTILINE)
-
-
-def is_meminfo(text: str) -> bool:
-    """Whether this is the content of /proc/meminfo, or its first lines."""
-    return bool(re.search(r"^MemTotal:\s{1,30}\d{1,15} kB", text, re.MULTILINE))
+_OF_MEMINFO = re.compile(r"^MemTotal:\s{1,30}\d{1,15} kB", re.MULTILINE)
 
 
 def read_meminfo(text: str) -> Mapping[str, object]:
@@ -198,11 +187,6 @@ def read_arcstats(text: str) -> Mapping[str, object]:
 _TRANSPARENT = re.compile(r"^(?:always|\[always\]) (?:madvise|\[madvise\]) (?:never|\[never\])$", re.MULTILINE)
 
 
-def is_transparent(text: str) -> bool:
-    """Whether this is the content of /sys/kernel/mm/transparent_hugepage/enabled."""
-    return bool(_TRANSPARENT.search(text))
-
-
 def read_transparent(text: str) -> Mapping[str, object]:
     """How transparent huge pages are used, of the collector `memory`. Raises CaptureError."""
     mode = _TRANSPARENT.search(text)
@@ -217,11 +201,6 @@ _EDAC = re.compile(
     re.MULTILINE,
 )
 _EDAC_KEYS = {"ce_count": "corrected", "ue_count": "uncorrected", "seconds_since_reset": "counted_s"}
-
-
-def is_edac(text: str) -> bool:
-    """Whether this is the output of `grep . /sys/devices/system/edac/mc/mc*/*`."""
-    return bool(_EDAC.search(text))
 
 
 def read_edac(text: str) -> Mapping[str, object]:
@@ -240,11 +219,11 @@ def read_edac(text: str) -> Mapping[str, object]:
 
 FORMS = (
     Form("lscpu", is_lscpu, read_lscpu),
-    Form("/proc/cpuinfo", is_cpuinfo, read_cpuinfo, 55),
+    Form("/proc/cpuinfo", _OF_CPUINFO.search, read_cpuinfo, 55),
     Form("cpupower frequency-info", is_cpupower, read_cpupower, 40),
-    Form("sysfs cpufreq", is_sysfs, read_sysfs),
-    Form("transparent_hugepage/enabled", is_transparent, read_transparent),
-    Form("/proc/meminfo", is_meminfo, read_meminfo, 55),
+    Form("sysfs cpufreq", _SYSFS.search, read_sysfs),
+    Form("transparent_hugepage/enabled", _TRANSPARENT.search, read_transparent),
+    Form("/proc/meminfo", _OF_MEMINFO.search, read_meminfo, 55),
     Form("arcstats", is_arcstats, read_arcstats),
-    Form("sysfs edac", is_edac, read_edac),
+    Form("sysfs edac", _EDAC.search, read_edac),
 )

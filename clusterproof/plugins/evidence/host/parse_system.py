@@ -116,11 +116,6 @@ def read_ulimit(text: str) -> Mapping[str, object]:
     return {"limits": {"login": login, "daemons": DAEMONS}}
 
 
-def is_proc_limits(text: str) -> bool:
-    """Whether this is the content of /proc/PID/limits."""
-    return bool(_LIMITS_ROW.search(text))
-
-
 def read_proc_limits(text: str) -> Mapping[str, object]:
     """The limits of a process that the file does not name, taken as those of a login."""
     login: dict[str, object] = {}
@@ -167,11 +162,6 @@ _SYNCHRONISED = re.compile(r"^\s{0,40}(?:System clock|NTP) synchronized: (yes|no
 _TRACKING = re.compile(r"^(Leap status|Root delay|Root dispersion|System time)\s{1,20}: (.{1,80})$", re.MULTILINE)
 
 
-def is_timedatectl(text: str) -> bool:
-    """Whether this is the output of `timedatectl`."""
-    return bool(_SYNCHRONISED.search(text))
-
-
 def read_timedatectl(text: str) -> Mapping[str, object]:
     """Whether the clock is synchronised, of the collector `kernel`. Raises CaptureError."""
     answer = _SYNCHRONISED.search(text)
@@ -205,22 +195,12 @@ _SOURCES = re.compile(r"^MS Name/IP address {1,40}Stratum Poll Reach LastRx Last
 _SELECTED = re.compile(r"^[\^=#]\* \S", re.MULTILINE)
 
 
-def is_sources(text: str) -> bool:
-    """Whether this is the output of `chronyc sources`."""
-    return bool(_SOURCES.search(text))
-
-
 def read_sources(text: str) -> Mapping[str, object]:
     """The clock of the collector `kernel`: whether chronyd follows one of its sources."""
     return {"kernel": {"clock": {"synchronised": bool(_SELECTED.search(text))}}}
 
 
 _NO_ANSWER = re.compile(r"^50[0-9] (?:Cannot talk to daemon|Not authorised)$", re.MULTILINE)
-
-
-def is_chronyc_error(text: str) -> bool:
-    """Whether it is what chronyc says where chronyd does not answer it."""
-    return bool(_NO_ANSWER.search(text))
 
 
 def read_chronyc_error(text: str) -> Mapping[str, object]:
@@ -241,11 +221,6 @@ _SYSCTL = re.compile(
 _BOOT = {"hostname": "hostname", "kernel": "osrelease"}
 _NUMBERS = {"pid_max": "kernel.pid_max", "threads_max": "kernel.threads-max", "max_files": "fs.file-max"}
 _UNCAPTURED = {"error": UNCAPTURED, "text": "sysctl does not show it"}
-
-
-def is_sysctl(text: str) -> bool:
-    """Whether this is the output of sysctl, with one of the settings that are looked at."""
-    return bool(_SYSCTL.search(text))
 
 
 def read_sysctl(text: str) -> Mapping[str, object]:
@@ -273,11 +248,11 @@ FORMS = (
     Form("systemctl status", is_status, read_status),
     Form("systemctl --failed", is_list, read_list, 45, unclear=unclear_in_list),
     Form("ulimit -a", is_ulimit, read_ulimit),
-    Form("/proc/PID/limits", is_proc_limits, read_proc_limits, 30),
+    Form("/proc/PID/limits", _LIMITS_ROW.search, read_proc_limits, 30),
     Form("ps", is_ps, read_ps),
-    Form("timedatectl", is_timedatectl, read_timedatectl, 45),
+    Form("timedatectl", _SYNCHRONISED.search, read_timedatectl, 45),
     Form("chronyc tracking", is_chronyc, read_chronyc),
-    Form("chronyc sources", is_sources, read_sources, 40),
-    Form("chronyc's error", is_chronyc_error, read_chronyc_error, 30),
-    Form("sysctl", is_sysctl, read_sysctl),
+    Form("chronyc sources", _SOURCES.search, read_sources, 40),
+    Form("chronyc's error", _NO_ANSWER.search, read_chronyc_error, 30),
+    Form("sysctl", _SYSCTL.search, read_sysctl),
 )

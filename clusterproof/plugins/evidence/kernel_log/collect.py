@@ -96,7 +96,7 @@ def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
     """The journal up to a time; if it does not reach that far, lines in between are lost."""
     node.at("journalctl -k -b, for what /dev/kmsg no longer holds")
     try:
-        for line in _journal(node, kept):
+        for line in _journal(node):
             if line[0] >= seconds:
                 return
             yield line
@@ -149,7 +149,7 @@ def _records(node: Node, kept: Kept) -> Iterator[bytes]:
     os.close(log)
 
 
-def _journal(node: Node, _kept: Kept) -> Iterator[Line]:
+def _journal(node: Node) -> Iterator[Line]:
     return _printed(node, JOURNALED, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
 
 
@@ -163,10 +163,6 @@ def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
         if not is_known:
             kept.is_lost = is_known = True
         yield line
-
-
-def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
-    return _printed(node, PRINTED, "dmesg")
 
 
 def _printed(node: Node, form: re.Pattern[bytes], *command: str) -> Iterator[Line]:
@@ -207,6 +203,6 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 SOURCES: dict[str, Callable[[Node, Kept], Iterator[Line]]] = {
     KMSG: _kmsg,
-    "journalctl -k -b": lambda node, kept: _after(_journal(node, kept), kept),
-    "dmesg": lambda node, kept: _after(_dmesg(node, kept), kept),
+    "journalctl -k -b": lambda node, kept: _after(_journal(node), kept),
+    "dmesg": lambda node, kept: _after(_printed(node, PRINTED, "dmesg"), kept),
 }

@@ -7,14 +7,20 @@ import stat
 import time
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.kernel_log.collect import BLOCK_BYTES, ESCAPED, KERNEL_FACILITY, KMSG, RECORD
+from clusterproof.plugins.evidence.kernel_log.collect import (
+    BLOCK_BYTES,
+    BOOT_ID,
+    ESCAPED,
+    KERNEL_FACILITY,
+    KMSG,
+    RECORD,
+)
 from clusterproof.plugins.evidence.kernel_log.collect_lines import MAX_CHARACTERS, Kinds, Paired, further, topic_of
 
 TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.kernel_log.collect_lines import Entry
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MAX_RECORDS = 2000  # records read at once, so that a flood of them does not keep the sampler from its other work
 EACH = 8  # similar lines in a window
 WINDOW_S = 60.0

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.kernel_log.events_gpu import EVERY_GPU, RECOVERY_ACTION_CHANGED
-from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Logged, XidEvent, pci_address
+from clusterproof.plugins.evidence.kernel_log.events_gpu import EVERY_GPU, RECOVERY_ACTION_CHANGED, Cleared, XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_host import Event, Logged
+from clusterproof.plugins.evidence.kernel_log.line import pci_address
 
 
 @record

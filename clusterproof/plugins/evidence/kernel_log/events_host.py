@@ -9,6 +9,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm, referenced_forms
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.typed import TypeAlias
+from clusterproof.plugins.evidence.kernel_log.events_gpu import GpuEvent
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
 
 BOUND = "the NUMA nodes that it is bound to"
@@ -129,6 +130,7 @@ class Segfault:
 HostEvent: TypeAlias = (
     Logged | NotKnown | OomKill | AllocationFailure | HardwareError | ReportedSection | PcieError | Segfault
 )
+Event: TypeAlias = GpuEvent | HostEvent
 
 
 LONGEST_WORDS = 120  # characters of a line that a finding quotes

@@ -15,21 +15,16 @@ from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_
 from clusterproof.plugins.evidence.field import boolean, integer, number, optional, read, table, text, values
 from clusterproof.plugins.evidence.kernel_log.collect_lines import ERROR, OURS, UNKNOWN, without_numbers
 from clusterproof.plugins.evidence.kernel_log.events_gpu import (
-    EVERY_GPU,
-    LONGEST_TEXT,
     REBOOT,
     Cleared,
     Driver,
-    FallenOffBus,
     GpuEvent,
     GpuNamed,
-    InitFailed,
-    SXidEvent,
     XidEvent,
 )
 from clusterproof.plugins.evidence.kernel_log.events_host import (
     LONGEST_WORDS,
-    HostEvent,
+    Event,
     Logged,
     MemoryGroups,
     NotKnown,
@@ -39,7 +34,6 @@ from clusterproof.plugins.evidence.kernel_log.line import (
     IGNORING_CASE,
     begins_with_a_name,
     form_of,
-    pci_address,
     unwrap,
 )
 from clusterproof.plugins.evidence.kernel_log.subjects import with_addresses, with_sections
@@ -49,33 +43,10 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-__all__ = [
-    "EVERY_GPU",
-    "LONGEST_TEXT",
-    "Cleared",
-    "Event",
-    "Events",
-    "FallenOffBus",
-    "GpuNamed",
-    "InitFailed",
-    "Line",
-    "Logged",
-    "NotKnown",
-    "SXidEvent",
-    "XidEvent",
-    "lines",
-    "of_no_gpu",
-    "of_this_boot",
-    "parse",
-    "pci_address",
-    "within",
-]
-
 LONGEST_LINE = 2048
 OF_GPUS = ("gpu", "nvswitch")  # scopes
 OF_ALL_PROGRAMS = "all programs"  # the source of a log that came from a journal or a syslog of all programs
 
-Event: TypeAlias = GpuEvent | HostEvent
 Events: TypeAlias = tuple[Event, ...]
 Line: TypeAlias = tuple[float | None, str] | tuple[float | None, str, int] | tuple[float | None, str, int, int]
 Message: TypeAlias = tuple[float | None, str, int, int]

@@ -139,7 +139,7 @@ def read(text: str) -> Mapping[str, object]:
     return since_last_boot(_timed(_records(text)), is_cut=any(map(is_unclear, text.split("\n"))))
 
 
-def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False) -> Mapping[str, object]:
+def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool) -> Mapping[str, object]:
     """The same from lines, each with its own time (of any clock) and its level. Raises CaptureError."""
     boots = [number for number, (_, message, _) in enumerate(lines) if _BOOTED.match(message)]
     lines = lines[boots[-1] if boots else 0 :]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.evidence.kernel_log.events_gpu import GpuEvent, XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import (
+    Event,
     HardwareError,
-    HostEvent,
     Logged,
     PcieError,
     ReportedSection,
@@ -21,12 +21,12 @@ _NUMBERED = Pattern(r"RPC response from (GPU\d{1,3}) GSP\b")  # in an Xid 119 or
 DRIVERS_NUMBER = Pattern(r"GPU\d{1,3}")
 
 
-def with_sections(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | HostEvent, ...]:
+def with_sections(events: Iterable[Event]) -> tuple[Event, ...]:
     """The events, with firmware reports replaced by their subject: a PCI device, main memory, or something else.
 
     A report without a section stays as its severity says.
     """
-    merged: list[GpuEvent | HostEvent] = []
+    merged: list[Event] = []
     reports: dict[str, tuple[int, HardwareError]] = {}  # by its number, with where it stands; a boot begins anew
     for event in events:
         if isinstance(event, HardwareError) and event.report:
@@ -42,7 +42,7 @@ def with_sections(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | Ho
     return tuple(merged)
 
 
-def _about(before: GpuEvent | HostEvent, error: HardwareError, section: ReportedSection) -> list[GpuEvent | HostEvent]:
+def _about(before: Event, error: HardwareError, section: ReportedSection) -> list[Event]:
     """Replace a report's event by what one more of its lines says; add another event if it is about two things."""
     if section.device:
         is_unnamed = isinstance(before, PcieError) and not before.device
@@ -56,7 +56,7 @@ def _about(before: GpuEvent | HostEvent, error: HardwareError, section: Reported
     return [own] if before in (error, own) else [before, own]
 
 
-def with_addresses(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | HostEvent, ...]:
+def with_addresses(events: Iterable[Event]) -> tuple[Event, ...]:
     """The events; those about a GPU of which an Xid has both number and address are about that address."""
     events = tuple(events)
     addresses: dict[str, set[str]] = {}

@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog.log_forms import LogForm
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
-from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.field import reading_of, readings, require
 from clusterproof.plugins.evidence.kernel_log.conditions import Condition, conditions
 from clusterproof.plugins.evidence.kernel_log.subjects import DRIVERS_NUMBER
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
@@ -136,7 +136,7 @@ def _is_switched_off(condition: Condition, node: Node, too_many: Callable[[str, 
     """Whether a link is down because somebody switched its interface off, and was not lost often before."""
     if condition.form.needs != SWITCHED_ON or too_many(condition.form.rate, total(condition.events)):
         return False
-    interfaces = readings(node, "interfaces")[0].get("interfaces", ())
+    interfaces = reading_of(node, "interfaces", ())
     links = [readings(interface, "name", "link")[0] for interface in interfaces]
     return any(link.get("link") == OFF and link.get("name") == condition.device for link in links)
 
@@ -187,11 +187,8 @@ def mounted(node: Node) -> set[str]:
 
 def _nvme_disks(node: Node) -> list[Mapping[str, Any]]:
     """The name of each NVMe disk, what is built on it, and where any of that is mounted, as far as all is known."""
-    try:
-        controllers = node.nvme_controllers
-    except (Incomplete, NotApplicable):
-        return []
-    disks = [disk for controller in controllers for disk in readings(controller, "disks")[0].get("disks", ())]
+    controllers = reading_of(node, "nvme_controllers", ())
+    disks = [disk for controller in controllers for disk in reading_of(controller, "disks", ())]
     rows = [readings(disk, "name", "used_by", "mounted") for disk in disks]
     return [reading for reading, unread in rows if not unread]
 
@@ -248,12 +245,8 @@ def joined(texts: Iterable[str]) -> str:
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
     """The GPUs whose PCI address is known, by address."""
-    try:
-        gpus = node.gpus
-    except (Incomplete, NotApplicable):
-        return {}
     named: dict[str, NamedGpu] = {}
-    for gpu in gpus:
+    for gpu in reading_of(node, "gpus", ()):
         reading, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
         if "pci" in reading:
             is_due = bool(reading.get("remap_pending") or reading.get("remap_failed"))

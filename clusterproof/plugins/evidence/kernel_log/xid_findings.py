@@ -8,17 +8,17 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvidia import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Literal, TypeVar
-from clusterproof.plugins.evidence.kernel_log.events_gpu import REBOOT
-from clusterproof.plugins.evidence.kernel_log.facts import (
+from clusterproof.plugins.evidence.kernel_log.events_gpu import (
     EVERY_GPU,
+    REBOOT,
     Cleared,
-    Event,
     FallenOffBus,
     GpuNamed,
     InitFailed,
     SXidEvent,
     XidEvent,
 )
+from clusterproof.plugins.evidence.kernel_log.events_host import Event
 from clusterproof.plugins.evidence.kernel_log.line import pci_address
 from clusterproof.plugins.evidence.kernel_log.xid_rules import (
     DUE,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvidia import RecoveryAction, link_down, recovery_action_in_log
 from clusterproof.plugins.core.typed import Literal, TypeAlias
-from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 
 Severity: TypeAlias = Literal["none", "concern", "fail"]
 

@@ -31,7 +31,7 @@ STARTED = 21  # index in the fields of /proc/PID/stat: start time in ticks since
 
 def read(node: Node) -> object:
     """The policies of the kubelet that root runs on the host. Raises Absent if none runs, and OSError."""
-    for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
+    for pid in node.pids():
         try:
             is_kubelet = node.read(f"/proc/{pid}/comm").strip() == "kubelet"
             is_kubelet = is_kubelet and bool(OF_THE_HOST.search(node.read(f"/proc/{pid}/status")))

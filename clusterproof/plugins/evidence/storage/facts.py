@@ -30,8 +30,8 @@ from clusterproof.plugins.evidence.field import (
     texts,
 )
 from clusterproof.plugins.evidence.group import compared
-from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.storage.facts_lustre import CheckpointFolder, Lustre, LustreClient, LustreTarget
+from clusterproof.plugins.evidence.storage.facts_mounts import FstabEntry, Mount
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node

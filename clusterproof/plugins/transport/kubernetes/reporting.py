@@ -80,13 +80,13 @@ def report_for_ever(
 def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]:
     """A report to print, and what it contains: only the program's own lines, which nobody else can write."""
     every = frozenset(collector_names()) - LOAD_COLLECTORS - IN_JOB - ONLY_CAPTURED
-    to_run, nonce = program(every, options)
+    to_run = program(every, options)
     answers: list[Answer] = []
 
     def note(_: Target, answer: Answer) -> None:
         answers.append(answer)
 
     Local().run([LOCAL_TARGET], replace(to_run, command=within + to_run.command), Limits(answer_s=COLLECTED_S), note)
-    mark = nonce.encode()
+    mark = to_run.nonce.encode()
     lines = [line for line in answers[0].output.splitlines(keepends=True) if line.startswith(mark)]
-    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(LOCAL_TARGET, answers[0], nonce)
+    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(LOCAL_TARGET, answers[0], to_run.nonce)

@@ -79,14 +79,14 @@ def formless(host: SubmitHost, problem: Exception) -> Unusable:
 def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (COLLECTOR,)) -> dict[str, Collected]:
     """Slurm's answers, from one round trip to the host; if the host is not reached, every answer has status broke."""
     on_stdin = connection_for(host.connection).takes_stdin
-    to_run, nonce = program(
+    to_run = program(
         collectors,
         ProbeOptions(collector_s=COLLECTOR_S),
         tuple(ASKED_BY / f"{collector}.py" for collector in collectors),
         on_stdin,
     )
     answer = run_on_host(host, to_run, replace(limits, answer_s=2 * COLLECTOR_S))
-    evidence = evidence_of(Target(COLLECTOR), answer, nonce)
+    evidence = evidence_of(Target(COLLECTOR), answer, to_run.nonce)
     why = (
         f"{evidence.unreached.value.replace('_', ' ')}: {evidence.detail}"
         if evidence.unreached
