@@ -17,6 +17,7 @@ from clusterproof.plugins.case import (
     CaseError,
     Collected,
     changes,
+    log_dates,
     log_file,
     names,
     nccl_ras,
@@ -133,7 +134,7 @@ class Reader:
                 if not is_log and scheduler.is_record(text):
                     of_records += filter(None, [_moment_of_record(text)])
                 elif is_log and not distrust(path, status):
-                    of_logs += filter(None, [node_log.last_moment(text, self.clock.offset_s)])
+                    of_logs += filter(None, [log_dates.last_moment(text, self.clock.offset_s)])
         if known := of_records[:1] or of_logs:
             self.clock = Clock.of_moment(max(known), self.clock.offset_s)
         elif newest:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from clusterproof.plugins.captures import prefix
-from clusterproof.plugins.case import label, node_log, one_line, watched
+from clusterproof.plugins.case import label, log_dates, node_log, one_line, watched
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.core.message import number_of
@@ -39,7 +39,7 @@ def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock, 
     if odd := node_log.unclear_lines(text):
         builder.lack(f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`")
     builder.nodes_with_log.append(node)
-    builder.log_begins(node, node_log.begin_of(text, clock))
+    builder.log_begins(node, log_dates.begin_of(text, clock))
     if is_cut or odd:
         builder.nodes_in_part.append(node)
     builder.count("kernel log")
