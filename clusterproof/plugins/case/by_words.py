@@ -20,7 +20,7 @@ from clusterproof.plugins.case import (
     of_contest,
     quoted,
 )
-from clusterproof.plugins.case.failures import HEADERS
+from clusterproof.plugins.case.exceptions import HEADERS
 from clusterproof.plugins.case.first_event import (
     Candidate,
     candidates,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
-from clusterproof.plugins.case.failures import OF_MPIRUN, UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
-from clusterproof.plugins.case.launchers import FirstEnd, without_tasks
+from clusterproof.plugins.case.exceptions import OF_MPIRUN, UNCAUGHT, Exceptions, Key, Messages, rest_of
+from clusterproof.plugins.case.launchers import FirstEnd, TorchrunReport, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.case.watchdog import Watchdog, waited_s
@@ -87,7 +87,7 @@ class _Reader:
         self.outlived: dict[Key, Event] = {}
         self.steps = Steps()
         self.ranks = RankNodes()
-        self.failures = Failures(clock)
+        self.torchrun_report = TorchrunReport(clock)
         self.exceptions = Exceptions()
         self.messages = Messages()
         self.survived = TracebackReader()
@@ -112,7 +112,7 @@ class _Reader:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
         self.watchdog.take(line, rank)
-        failure = self.failures.take(line)
+        failure = self.torchrun_report.take(line)
         if failure:
             if failure.local_rank:
                 self.ranks.forget_tasks()
