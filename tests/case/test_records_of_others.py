@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from clusterproof.plugins.case import CaseError, Fact, node_log, pods, results, scheduler
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import collect, read_folder
 from clusterproof.plugins.case.report import paragraph

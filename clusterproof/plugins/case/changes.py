@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.results import FAILED, keys, lines
 from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.opened import Budget

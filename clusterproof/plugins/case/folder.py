@@ -29,7 +29,8 @@ from clusterproof.plugins.case import (
     scheduler,
     watched,
 )
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES, ends_of, ends_of_packed
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below

@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, one_line, output, pods
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.folder import MAX_BYTES

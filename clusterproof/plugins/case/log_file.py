@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import prefix
 from clusterproof.plugins.case import label, log_dates, node_log, one_line, watched
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.evidence.parsing import CaptureError

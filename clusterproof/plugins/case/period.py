@@ -10,7 +10,8 @@ from typing import TypeAlias, TypeVar
 
 from clusterproof.plugins.case import COMPLETED, CaseError, Job, Missing, MissingKind
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.folder import collect, files_of, read_files
 from clusterproof.plugins.case.log_file import node_of
 from clusterproof.plugins.case.scheduler import FAILED, ended_between, has_completed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.opened import Budget, distrust, opened

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, node_log, one_line, scheduler
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import Reader, clock_of
 from clusterproof.plugins.catalog.causes import limits
