@@ -34,7 +34,7 @@ from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES, ends_of, ends_of_packed
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below
-from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
+from clusterproof.plugins.case.log_file import WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import OutputSource
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
@@ -124,7 +124,7 @@ class Reader:
         """
         newest, of_records, of_logs = 0.0, list[float](), list[float]()
         for path in files:
-            is_log = bool(KERNEL_LOG.search(path.name))
+            is_log = bool(names.KERNEL_LOG.search(path.name))
             if not is_log and not names.is_named_record(path.name):
                 continue
             with suppress(OSError), opened(path, self.folder) as file:
@@ -229,7 +229,7 @@ class Reader:
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read evidence against a node; returns whether the file is such. Only files no other user can write."""
-        is_log = bool(KERNEL_LOG.search(path.name))
+        is_log = bool(names.KERNEL_LOG.search(path.name))
         if not is_log and not _is_of_suite(text):
             return False
         if is_log and names.JOBS_OWN.search(path.name) and not node_log.is_log(text):
