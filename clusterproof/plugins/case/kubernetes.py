@@ -257,9 +257,8 @@ def marks_of(api_node: ApiNode, node: str, clock: Clock, ran: Span) -> Iterator[
     source = f"node {api_node.name}"
     for condition in api_node.conditions:
         since = clock.of(condition.since)
-        is_later = None not in (since.begins, ran.ends) and (since.begins or 0) > (ran.ends or 0) + limits().before_s
-        is_earlier = since.ends is None or (ran.begins is not None and since.ends < ran.begins)
-        if is_later:
+        is_earlier = since.ends is None or since.is_before(ran)
+        if ran.is_before(since, limits().before_s):
             continue
         if condition.kind == "Ready" and condition.status != "True":
             message = f"not ready since {condition.since}: {condition.reason}"

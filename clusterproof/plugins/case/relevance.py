@@ -64,10 +64,6 @@ def is_within(when: Span, within: Span) -> bool:
     return within.begins <= when.begins <= within.ends
 
 
-def _is_later(when: Span, within: Span) -> bool:
-    return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
-
-
 def confirms(fact: Fact, case: Collected, rank: int | None = None) -> bool:
     """Whether a rank of that node, or this rank, reports right afterwards what a broken GPU causes.
 
@@ -161,7 +157,7 @@ def dated(case: Collected) -> tuple[Fact, ...]:
     facts = [
         fact
         for fact in case.facts
-        if (is_within(fact.when, within) or (_is_later(fact.when, within) and confirms(fact, case)))
+        if (is_within(fact.when, within) or (within.is_before(fact.when) and confirms(fact, case)))
         and not ended.is_before(fact.when, _lag_s(case))
     ]
     return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))

@@ -185,13 +185,14 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
 
 def _out_of_memory(job: Job, steps: Iterable[Mapping[str, str]], source: str, clock: Clock) -> Iterator[Event]:
     """Steps killed at their memory limit as the job failed: the job's own state is that of its script."""
-    ends = job.ran.ends if job.state == FAILED else None
-    for fields in steps if ends is not None else ():
+    if job.state != FAILED or job.ran.ends is None:
+        return
+    for fields in steps:
         step = fields.get("JobID", "").strip().rpartition(".")[2]
         state = _STATE.match(fields.get("State", ""))
         sign = sign_of("scheduler", f"JobState={state[0]}") if state else None
         ended = clock.of(fields.get("End", ""))
-        is_of_end = None not in (ended.begins, ends) and (ended.begins or 0) >= (ends or 0) - limits().teardown_s
+        is_of_end = ended.begins is not None and ended.begins >= job.ran.ends - limits().teardown_s
         if step != EXTERN and sign and sign.cause == RESOURCES and is_of_end:
             nodes = _nodes(fields.get("NodeList", ""))
             words = f"Slurm: step {step}: {state[0] if state else ''}"
