@@ -211,9 +211,12 @@ def _line(row: Row, begin: int, width: int) -> str:
     after = "…" if row.when.begins is not None and row.when.ends is None else ""
     when = f"{'…' if row.when.is_long else ''}{utc_text(row.when.shown)[begin:]}{after}"
     head = f"{row.mark or ' '} {when:<{width}} {row.where[:18]:<18} "
-    remaining = WIDTH - len(head)
-    cell = row.words if len(row.words) <= remaining else f"{row.words[: remaining - 1]}…"
-    return f"{head}{cell}".rstrip()
+    return f"{head}{cut(row.words, WIDTH - len(head))}".rstrip()
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text, with a mark if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def markdown(case: Case) -> str:
