@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, li
 from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.watch import ALSO, RuleResult
+from clusterproof.plugins.watch import ALSO, RuleResult, Unknown
 from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
 from clusterproof.plugins.watch.updates import LogLine
 
@@ -35,7 +35,6 @@ LASTING = frozenset({"gpu.no_throttle"})  # transient conditions: evaluated at e
 VISIT_CHECKS = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
 
 RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
-Unknown = frozenset[tuple[str, str]]
 OnResults = Callable[[str, list[Result], RuleResults], object]
 
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, States
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, RuleResults, Unknown
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
@@ -27,10 +27,10 @@ from clusterproof.plugins.watch.own_health import (
     lines_lost,
     silent,
 )
+from clusterproof.plugins.watch.states import States
 from clusterproof.plugins.watch.timing import TIMING, Timing
 from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
-RuleResults = Mapping[tuple[str, str], RuleResult]
 AGAIN_S, MAX_DOUBLINGS = 60.0, 5  # from the start of a visit that did not reach a node; doubled after each failure
 
 
@@ -241,7 +241,7 @@ class Watch:
     def _slowdowns(self, name: str, now: float, *, is_reevaluated: bool, is_late: bool) -> list[Change]:
         """Evaluate transient conditions; of what is not known now, nothing is over."""
         slowed: RuleResults = {}
-        rules, unknown = LASTING, frozenset[tuple[str, str]]()
+        rules, unknown = LASTING, Unknown()
         if is_reevaluated and self.evaluator.knows(name):
             rules, slowed, unknown = self.evaluator.reevaluate(name, LASTING)
         elif is_reevaluated:

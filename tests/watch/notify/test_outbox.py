@@ -14,13 +14,14 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import Change, ChangeKind, States
+from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, with_delivered
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
+from clusterproof.plugins.watch.states import States
 from tests.watch.days import NODE
 from tests.watch.receiving import Notified, WebServer, change, lines, quick, web_server
 from tests.watch.sinks_of_day import OfDay
