@@ -145,10 +145,6 @@ class Metrics(Collector):
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
 
-    def describe(self) -> Iterable[Metric]:
-        """Empty: names need not be known before there is data."""
-        return ()
-
     def collect(self) -> Iterable[Metric]:
         """All metric families with current values."""
         return families(self._look())
@@ -159,10 +155,6 @@ class WatchEnded(Collector):
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-
-    def describe(self) -> Iterable[Metric]:
-        """As in Metrics."""
-        return ()
 
     def collect(self) -> Iterable[Metric]:
         """The only metric family."""
