@@ -136,7 +136,7 @@ class Controller:
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
             on_node = self._node_sessions.on_node(partial(self._interrupted, target.name))
-            cursor = _cursor_of(self.watch, target.name)
+            cursor = partial(self.watch.log_cursor, target.name)
             session = SamplerSession(target, on_node, sampling, cursor, self._events)  # type: ignore[arg-type] # takes more
             self._sessions.append(session)
             session.start()
@@ -252,7 +252,3 @@ def release_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc would keep it otherwise
     if trim:
         trim(0)
-
-
-def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:
-    return lambda: watch.log_cursor(name)
