@@ -180,17 +180,13 @@ class Evaluator:
                 rule_results = one_by_one | rule_results
             else:
                 for device in result.devices or ("",):
-                    rule_results[device, result.check] = _with(rule_results.get((device, result.check)), result)
+                    before = rule_results.get((device, result.check))
+                    rule_results[device, result.check] = _joined(before, result.verdict, result.message.split("\n"))
         return rule_results
 
 
-def _with(earlier: RuleResult | None, result: Result) -> RuleResult:
-    """One check's findings on a device in one line, worst first."""
-    return _joined(earlier, result.verdict, result.message.split("\n"))
-
-
 def _joined(earlier: RuleResult | None, verdict: Verdict, messages: Sequence[str]) -> RuleResult:
-    """The findings so far and further ones, with the worst verdict."""
+    """The findings so far and further ones in one line, with the worst verdict."""
     if earlier is None:
         return RuleResult(verdict, ALSO.join(messages), len(messages))
     worst = min(earlier.verdict, verdict, key=lambda one: one.rank)
