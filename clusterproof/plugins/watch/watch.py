@@ -166,7 +166,7 @@ class Watch:
             return False
         if node.is_due or node.last is None or self.states.has_any(name):
             return False
-        return clock_step(node.last, update, self.timing.clock_step_s) is None
+        return not clock_step(node.last, update, self.timing.clock_step_s)
 
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; this is reported if it does not come back soon."""
@@ -179,10 +179,6 @@ class Watch:
         if cursor and node.boot_id and cursor[0] != node.boot_id:
             return node.boot_id, node.sequence, 0.0
         return cursor
-
-    def is_new_boot(self, name: str, hello: Hello) -> bool:
-        """Whether a node has rebooted since it was last evaluated, so that everything must be evaluated again."""
-        return self._nodes[name].boot_id not in ("", hello.boot_id) and bool(hello.boot_id)
 
     def check_silence(self, now: float) -> list[Change]:
         """Find nodes that are silent or have too many findings, and states that no longer flap.
@@ -204,7 +200,7 @@ class Watch:
 
     def _hello(self, name: str, node: _WatchedNode, hello: Hello, now: float) -> list[Change]:
         changes = []
-        if self.is_new_boot(name, hello):
+        if node.boot_id and hello.boot_id and node.boot_id != hello.boot_id:  # so that all must be evaluated again
             node.pending = PendingUpdates() if node.pending else None
             node.is_due, node.due_from_s, node.failed_visits = True, now, 0
             node.has_booted, node.sequence = True, 0
@@ -221,9 +217,8 @@ class Watch:
     def _tick(self, name: str, node: _WatchedNode, tick: Tick, now: float) -> list[Change]:
         node.ticks += 1
         changes = []
-        step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
-        if step:
-            changes.append(_event(name, CLOCK, step.message, now))
+        if node.last and (step := clock_step(node.last, tick, self.timing.clock_step_s)):
+            changes.append(_event(name, CLOCK, step, now))
         node.last = Hello("", tick.now, tick.up)  # its values are not needed again
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
@@ -272,5 +267,5 @@ class Watch:
 
 
 def _event(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
-    """Report events, which are over at once."""
+    """An event, which is over at once."""
     return Change(ChangeKind.HAPPENED, Key(name, "", rule), verdict, message, now)
