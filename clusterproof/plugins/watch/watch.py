@@ -39,7 +39,6 @@ class _WatchedNode:
     last_seen: float  # when it last sent anything, or was first connected to
     is_expected: bool = True  # at each tick: its first connection has sent something, or ended
     silent_ticks: int = 0  # consecutive checks without anything from it
-    hello: Hello | None = None
     last: Hello | None = None  # when it last was heard, by its own clocks
     boot_id: str = ""
     sequence: int = 0  # of the last kernel log line that it sent in this boot
@@ -205,7 +204,7 @@ class Watch:
             node.is_due, node.due_from_s, node.failed_visits = True, now, 0
             node.has_booted, node.sequence = True, 0
             changes.append(_event(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
-        node.hello = node.last = hello
+        node.last = hello
         node.slowed.clear()  # its sampler reports it again
         node.boot_id = hello.boot_id or node.boot_id
         results: RuleResults = {}
