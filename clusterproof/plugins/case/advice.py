@@ -50,13 +50,12 @@ class Advice:
 
     Nothing was read from a node that is NOT_KNOWN, or its log only in part. `exclude` is for a restart; `commands` may
     be copied: they confirm the suspicion, with the checks in `proof` and under `load` (a `-k` expression), and then
-    drain.
+    drain. `restart` is one of RESTARTS.
     """
 
     nodes: dict[str, str]
     exclude: tuple[str, ...]
     restart: str
-    restart_words: str
     commands: tuple[str, ...]
     proof: str = ""
     load: str = ""
@@ -103,7 +102,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     exclude = left_out if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     restart = _restart(verdict, exclude)
     commands = tuple(_commands(case, verdict, to_drain, to_test))
-    return Advice(nodes, exclude, restart, RESTARTS[restart], commands, *_checks(verdict))
+    return Advice(nodes, exclude, restart, commands, *_checks(verdict))
 
 
 def _nodes_with_evidence(case: Collected) -> frozenset[str]:

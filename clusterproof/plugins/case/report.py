@@ -7,7 +7,7 @@ from textwrap import fill, shorten
 from typing import Any
 
 from clusterproof.plugins.case import COMPLETED, Collected, Event, Fact, Lead, Span
-from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Case, of_rank
+from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, RESTARTS, TEST, Case, of_rank
 from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_shown, shown
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
@@ -92,7 +92,7 @@ def _sentences(case: Case) -> Iterator[str]:
     if case.advice.exclude:
         yield f"Leave {fold(case.advice.exclude)} out of the restart."
     if verdict.standing != COMPLETED:
-        yield case.advice.restart_words
+        yield RESTARTS[case.advice.restart]
     if verdict.against:
         yield f"Also found, and not taken for the cause: {listed(verdict.against)}."
 
