@@ -11,9 +11,10 @@ from pathlib import Path
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, latest, merged, of_two_machines
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
+from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.captures.rotated import in_parts, text_of
 from clusterproof.plugins.captures.several import Reader, ill_elsewhere
-from clusterproof.plugins.captures.text import decoded, pieces, plain
+from clusterproof.plugins.captures.text import decoded, plain
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import raised_at

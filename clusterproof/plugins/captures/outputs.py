@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from clusterproof.plugins.captures.text import Piece, pieces, undecorated
+from clusterproof.plugins.captures.pieces import Piece, pieces
+from clusterproof.plugins.captures.text import undecorated
 from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal

@@ -18,15 +18,13 @@ from clusterproof.plugins.captures.headings import (
     under_those_of_people,
     under_titles,
 )
+from clusterproof.plugins.captures.pieces import DIVIDER, command_in, pieces
 from clusterproof.plugins.captures.text import (
-    DIVIDER,
     MAX_BYTES,
-    command_in,
     decoded,
     flush,
     is_archive,
     most_bytes,
-    pieces,
     plain,
     undecorated,
     unpacked,
