@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.captures.collection import FORMS
+from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures import text
-from clusterproof.plugins.captures.collection import FORMS, read_text
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.text import undecorated, unpacked
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
