@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.captures import OF_DEVICE, Layout, NoCaptureError, node_name, stem
+from clusterproof.plugins.captures import Layout, NoCaptureError, node_name
+from clusterproof.plugins.captures.file_names import OF_DEVICE, stem
 from clusterproof.plugins.captures.headings import (
     MAX_PARTS,
     OF_TOOL,

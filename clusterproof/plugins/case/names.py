@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from clusterproof.plugins.captures import prefix
+from clusterproof.plugins.captures.file_names import prefix
 from clusterproof.plugins.training_run.files import CURRENT, in_series
 
 KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
