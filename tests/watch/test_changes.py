@@ -11,8 +11,9 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, append_changes, read_changes
 from clusterproof.plugins.watch.own_health import SOURCE
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, append_changes, read_changes
+from clusterproof.plugins.watch.recording import Recording
 from tests.testbed.needs import needs_root
 from tests.watch.days import NODE, Day
 from tests.watch.small_disk import small_disk

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch.recording import CHANGES_FILE
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE
 from tests.builders.wheel import ROOT
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster

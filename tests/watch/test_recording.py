@@ -19,7 +19,8 @@ from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, Sam
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE
+from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
 from tests.watch.receiving import change
 

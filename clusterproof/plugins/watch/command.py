@@ -31,6 +31,7 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
 from clusterproof.plugins.watch import Change
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE
 from clusterproof.plugins.watch.controller import Controller, WatchSettings, stopped_by_signals
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address
@@ -44,7 +45,7 @@ from clusterproof.plugins.watch.job import (
 )
 from clusterproof.plugins.watch.notify.outbox_file import with_delivered
 from clusterproof.plugins.watch.notify.services import receiver_of
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.timing import InvalidTiming, Timing
