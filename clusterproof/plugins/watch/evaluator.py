@@ -22,7 +22,15 @@ from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, ev
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.watch import ALSO, RuleResult, Unknown
-from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
+from clusterproof.plugins.watch.overlay import (
+    WATCHED,
+    LogCursor,
+    log_cursor_of,
+    with_facts,
+    with_known,
+    with_lines,
+    with_reported,
+)
 from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
@@ -119,16 +127,9 @@ class Evaluator:
         collectors = node.evidence.collectors.items() if node else ()
         return {name: value for name, value in collectors if name in CHANGING}
 
-    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+    def log_cursor(self, name: str) -> LogCursor | None:
         """How far its kernel log was read."""
-        node = self._nodes.get(name)
-        log = node.evidence.collectors.get(LOG) if node else None
-        cursor = log.value.get("cursor") if log and isinstance(log.value, dict) else None
-        if isinstance(cursor, list) and len(cursor) == 3:  # boot id, sequence, seconds
-            boot_id, sequence, seconds = cursor
-            if isinstance(boot_id, str) and isinstance(sequence, int) and isinstance(seconds, (int, float)):
-                return boot_id, sequence, float(seconds)
-        return None
+        return log_cursor_of(self._of(name))
 
     def logged(self, name: str, lines: Iterable[LogLine]) -> None:
         """Add lines of a node's kernel log."""

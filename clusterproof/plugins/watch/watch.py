@@ -11,7 +11,7 @@ from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, RuleResults, Unknown
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
-from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
+from clusterproof.plugins.watch.overlay import LOG, NVML, LogCursor, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
     CLOCK,
     GPU_SOURCE,
@@ -172,7 +172,7 @@ class Watch:
         node = self._nodes[name]
         node.is_expected, node.end_reason = True, why or node.end_reason
 
-    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+    def log_cursor(self, name: str) -> LogCursor | None:
         """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
         node, cursor = self._nodes[name], self.evaluator.log_cursor(name)
         if cursor and node.boot_id and cursor[0] != node.boot_id:
