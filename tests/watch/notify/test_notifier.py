@@ -18,7 +18,8 @@ from clusterproof.plugins.watch import Change, ChangeKind, notify
 from clusterproof.plugins.watch.notify import Alert, Notification, notifier, receiver
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
-from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
+from tests.watch.conditions import TIMEOUT_S
+from tests.watch.receiving import Notified, WebServer, change, keeping, lines, quick, web_server
 from tests.watch.sinks_of_day import OfDay
 
 
