@@ -65,6 +65,21 @@ def evaluated(file: Path, instance_type: str = "") -> Mapping[str, Result]:
     return results(of_file(file).evidence, instance_type=instance_type)
 
 
+def findings_in(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
+    """A check's findings in a text; missing evidence is ignored."""
+    result = evaluated(written(folder, output=text) / "output")[check]
+    return [
+        (finding.verdict, finding.message)
+        for finding in result.by_verdict or (result,)
+        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
+    ]
+
+
+def observed_in(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
+    """The same, without what was expected."""
+    return [(verdict, message.partition(";")[0]) for verdict, message in findings_in(folder, text, check)]
+
+
 def xids(path: Path) -> dict[str, Verdict]:
     """The Xid check's result on each node of a capture."""
     cluster = resolve(f"capture:{path}")
