@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import resource
 from pathlib import Path
@@ -23,6 +22,7 @@ from clusterproof.plugins.watch.changes_file import CHANGES_FILE
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
 from tests.watch.receiving import change
+from tests.watch.small_disk import no_room
 
 NODE = "gpu001"
 GPUS = (SampledGpu("GPU-1", 80_000.0, 700.0), SampledGpu("GPU-2", 80_000.0, 700.0))
@@ -147,12 +147,9 @@ def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
 
 
 def test_a_watch_that_ends_while_the_disk_is_full_does_not_say_that_it_records_again(tmp_path: Path) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     said = list[str]()
     made = Recording(tmp_path, 10.0, said.append)
-    made.guard(full, 100.0)
+    made.guard(no_room, 100.0)
     made.close(110.0)
     assert said == [f"nothing is recorded under {tmp_path}: No space left on device; watching goes on"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,16 +21,9 @@ from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.states import States
 from tests.watch.days import NODE
-from tests.watch.receiving import Notified, WebServer, change, lines, quick, web_server
+from tests.watch.receiving import Notified, WebServer, change, lines
 from tests.watch.sinks_of_day import OfDay
-from tests.watch.small_disk import small_disk
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
-    quick(monkeypatch)
-    with web_server() as made:
-        yield made
+from tests.watch.small_disk import no_room, small_disk
 
 
 @pytest.mark.long
@@ -180,8 +171,8 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     watched.sinks._notifiers.append(notified.notifier)
     controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.sinks)
     with monkeypatch.context() as full:
-        full.setattr(OutboxFile, "_append", _no_room)
-        full.setattr(OutboxFile, "_rewrite", _no_room)
+        full.setattr(OutboxFile, "_append", no_room)
+        full.setattr(OutboxFile, "_rewrite", no_room)
         controller._report([change("a")])
         controller._report([change("a", ChangeKind.CLOSED)])
         assert not record_file.exists() or not lines(record_file)[1:]
@@ -190,7 +181,3 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     recording.guard(lambda: None, time.monotonic() + 120.0)
     assert [record["kind"] for record in lines(record_file)] == ["opened", "closed"]
     notified.notifier.close()
-
-
-def _no_room(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
