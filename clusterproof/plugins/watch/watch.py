@@ -10,7 +10,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, RuleResults, Unknown
-from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
+from clusterproof.plugins.watch.evaluator import LASTING, Evaluator
+from clusterproof.plugins.watch.findings import evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, LogCursor, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
     CLOCK,
