@@ -14,7 +14,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, MEMORY
 from clusterproof.plugins.watch import ChangeKind, controller
-from clusterproof.plugins.watch.command import why_not_watched
+from clusterproof.plugins.watch.options import why_not_watched
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster, needs_slurm
 from tests.testbed.node import healthy_p5, with_full_root
