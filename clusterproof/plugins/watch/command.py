@@ -134,5 +134,5 @@ def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: Scree
     """The monitor that ends the watch with the job. Raises KubernetesError."""
     state, pod_hosts = job_query(job, cluster, view.message)
     end = JobMonitor(job, state, controller.stop, view.message, pod_hosts)
-    controller.sinks.on_end(end.query_soon)
+    controller.on_session_end = end.query_soon
     return end

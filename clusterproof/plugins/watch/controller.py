@@ -85,6 +85,7 @@ class Controller:
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
         self._events = Events(lambda event: watch.is_without_news(event.node, event.what))
+        self.on_session_end: Callable[[], object] = lambda: None  # called whenever a node's connection ends
         self._is_over = False
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
@@ -184,7 +185,7 @@ class Controller:
         elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-            self.sinks.session_ended()
+            self.on_session_end()
         else:
             self._update(event.node, event.what, event.at)
             self.sinks.states_changed([event.node])
