@@ -65,15 +65,11 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
     """Add what Kubernetes knows about a job. Raises CaseError if it is unknown, or has not ended."""
     reader = _Reader(api, named, builder, Clock(0, offset_s))
     objects = list(reader.objects())
+    replicas, jobs = list(_replicas_of_hyperpod(objects)), [parts(resource)[0] for resource in objects]
     pods_of_job = [
-        resource
-        for resource in reader.listed("pods")
-        if is_of(resource, reader.name, [*_replicas_of_hyperpod(objects)])
-    ]
-    pods_of_job = [
-        resource
-        for resource in pods_of_job
-        if not objects or belongs_to(resource, reader.name, [parts(resource)[0] for resource in objects])
+        pod
+        for pod in reader.listed("pods")
+        if is_of(pod, reader.name, replicas) and (not jobs or belongs_to(pod, reader.name, jobs))
     ]
     if not objects and not pods_of_job:
         why = f": {builder.missing[-1]}" if builder.missing else ""
