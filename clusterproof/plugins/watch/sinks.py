@@ -16,7 +16,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
-from clusterproof.plugins.watch.metrics import Metrics, NodeMetrics, Snapshot
+from clusterproof.plugins.watch.metrics import Metrics, Snapshot
+from clusterproof.plugins.watch.node_metrics import NodeMetrics
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
 from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
