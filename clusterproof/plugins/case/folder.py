@@ -16,7 +16,6 @@ from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import (
     CaseError,
     Collected,
-    changes,
     log_dates,
     log_file,
     names,
@@ -24,8 +23,8 @@ from clusterproof.plugins.case import (
     node_log,
     one_line,
     output,
+    own_reports,
     pods,
-    results,
     scheduler,
     watched,
 )
@@ -160,7 +159,7 @@ class Reader:
             return None
         if ends.broken:
             self.builder.lack(f"{one_line(path.name)}: {ends.broken}")
-        if ends.is_cut and not (watched.node_of(path) or _is_of_suite(ends.text or "")):  # those are read whole
+        if ends.is_cut and not (watched.node_of(path) or own_reports.is_of(ends.text or "")):  # those are read whole
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
             self.builder.lack(f"{self._name(path)}: all between {kept_parts}")
         self.is_cut, self.is_broken = ends.is_cut, bool(ends.broken)
@@ -230,7 +229,7 @@ class Reader:
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read evidence against a node; returns whether the file is such. Only files no other user can write."""
         is_log = bool(names.KERNEL_LOG.search(path.name))
-        if not is_log and not _is_of_suite(text):
+        if not is_log and not own_reports.is_of(text):
             return False
         if is_log and names.JOBS_OWN.search(path.name) and not node_log.is_log(text):
             return False  # from a job that trains kernels
@@ -239,8 +238,7 @@ class Reader:
         elif is_log:
             log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut or self.is_broken)
         else:
-            read = results.read_file if results.is_of(text) else changes.read_file
-            read(path, self.folder, name, self.builder, self.budget)
+            own_reports.read_file(path, self.folder, text, name, self.builder, self.budget)
         return True
 
     def take_output(self, path: Path, text: str | None, earlier: Sequence[Path] = ()) -> None:
@@ -276,11 +274,6 @@ class Reader:
             if (rank := rank_of(file)) is not None:
                 self.builder.dumps_not_read.add(rank)
             self.builder.lack(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
-
-
-def _is_of_suite(text: str) -> bool:
-    """Whether the suite wrote it about nodes."""
-    return results.is_of(text) or changes.is_of(text)
 
 
 def _moment_of_record(text: str) -> float | None:
