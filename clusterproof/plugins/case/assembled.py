@@ -17,9 +17,10 @@ from clusterproof.plugins.case import (
     watchdog,
 )
 from clusterproof.plugins.case.builder import CaseBuilder
+from clusterproof.plugins.case.launchers import without_tasks
 from clusterproof.plugins.case.output import Output
+from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
-from clusterproof.plugins.case.torchruns import nodes_of_ranks, of_one_job
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import rank_names
@@ -27,7 +28,7 @@ from clusterproof.plugins.training_run import rank_names
 
 def joined(name: str, builder: CaseBuilder) -> Collected:
     """Everything that was found, combined."""
-    builder.outputs[:] = of_one_job(builder.outputs)
+    builder.outputs[:] = _without_tasks(builder.outputs)
     if len(builder.objects) > 1:
         builder.lack(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
     job, has_parts = builder.job, builder.job.number in builder.heterogeneous
@@ -35,7 +36,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    ranks = nodes_of_ranks(builder.outputs)
+    ranks = _ranks_of(builder.outputs)
     of_ranks = ranks.nodes
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
@@ -80,6 +81,48 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         names={node: whole for node, whole in builder.nodes_of_pods.items() if node},
         clocks={node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
+
+
+def _without_tasks(outputs: Sequence[Output]) -> list[Output]:
+    """The outputs without what was taken for a rank's by its task's number, if the tasks are torchruns.
+
+    Only one of a job's files may show that they are.
+    """
+    if not (any(output.are_torchruns for output in outputs) or _ranks_of(outputs).are_torchruns):
+        return list(outputs)
+    return [output if output.are_torchruns else _of_ranks_alone(output) for output in outputs]
+
+
+def _ranks_of(outputs: Sequence[Output]) -> RankNodes:
+    """The node and process of each rank according to all files."""
+    whole = RankNodes()
+    for output in outputs:
+        nodes, pids = output.nodes_of_ranks, output.pids_of_ranks
+        for rank in {**nodes, **pids}:
+            whole.place(rank, nodes.get(rank, ""), output.reliability.get(rank, SAID), pids.get(rank))
+    return whole
+
+
+def _of_ranks_alone(output: Output) -> Output:
+    tasks = {rank: node for rank, node in output.nodes_of_ranks.items() if output.reliability.get(rank) == OF_TASK}
+    return replace(
+        output,
+        events=tuple(_of_no_task(event, tasks, output) for event in output.events),
+        outlived=tuple(_of_no_task(event, tasks, output) for event in output.outlived),
+        nodes_of_ranks={rank: node for rank, node in output.nodes_of_ranks.items() if rank not in tasks},
+        pids_of_ranks={rank: pid for rank, pid in output.pids_of_ranks.items() if rank not in tasks},
+        ended=without_tasks(output.ended),
+        labelled=frozenset(),
+        are_torchruns=True,
+    )
+
+
+def _of_no_task(event: Event, tasks: dict[int, str], output: Output) -> Event:
+    """An event without its task's number, or without the node of the task that has the number of its rank."""
+    if event.source in output.of_tasks:
+        return replace(event, rank=None)
+    is_of_task = event.rank is not None and event.node == tasks.get(event.rank)
+    return replace(event, node=output.node) if is_of_task else event
 
 
 def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:
