@@ -8,7 +8,6 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from clusterproof.plugins.captures.file_names import (
     are_of_nodes,
@@ -61,7 +60,7 @@ def layout(path: Path, shows: Shows = lambda _file: ()) -> Layout:
         if path.is_file():
             of_file = {name: [path] for name in shows(path)}
             alone = {} if of_file else {stem(path.name): [path]}
-            return Layout(path.parent, _named(alone, of_file))
+            return Layout(path.parent, _named(alone, of_file, {}))
         if not path.is_dir():
             raise NoCaptureError("no such file or folder")
         return _of_folder(path, shows)
@@ -153,9 +152,7 @@ def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
 
 
 def _named(
-    groups: Mapping[str, list[Path]],
-    shared: Mapping[str, list[Path]],
-    missing: Mapping[str, str] = MappingProxyType({}),
+    groups: Mapping[str, list[Path]], shared: Mapping[str, list[Path]], missing: Mapping[str, str]
 ) -> tuple[NodeFiles, ...]:
     """The groups with valid, unique node names; files of several nodes name their nodes themselves."""
     taken: dict[str, NodeFiles] = {}

@@ -149,9 +149,7 @@ def _last(texts: Sequence[str], most: int, size: Callable[[str], int]) -> list[s
     return list(texts)
 
 
-def _of_piece(
-    text: str, forms: Sequence[Form], passed_over: Collection[str] = ()
-) -> tuple[list[CollectorPart], list[str]]:
+def _of_piece(text: str, forms: Sequence[Form], passed_over: Collection[str]) -> tuple[list[CollectorPart], list[str]]:
     """The contents of a piece, and its problems."""
     parts: list[CollectorPart] = []
     problems = _unread_log(text, forms)
