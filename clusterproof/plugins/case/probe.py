@@ -53,7 +53,7 @@ def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
 
 
 def _kept(_: NodeEvidence) -> None:
-    """Return it unchanged."""
+    """An answer is kept as it is."""
 
 
 def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> None:
