@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from clusterproof.plugins.watch.recording import CHANGES_FILE, read_changes
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, read_changes
 from scripts.arguments import Arguments, count
 from tests.watch.receiving import WebServer, web_server
 from tests.watch.small_disk import small_disk

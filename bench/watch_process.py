@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.watch.recording import CHANGES_FILE, read_changes
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, read_changes
 from tests.testbed.cluster import Testbed
 from tests.watch.outages import QUICK
 from tests.watch.watched_bed import Watched

@@ -10,6 +10,7 @@ from typing import Any
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures import layout
 from clusterproof.plugins.captures.collection import Understood, read_capture, read_text, understood
+from clusterproof.plugins.captures.text import decoded, plain, unpacked
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
@@ -30,6 +31,11 @@ def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else textwrap.dedent(content).encode())
     return folder
+
+
+def text_of(content: bytes) -> str:
+    """The text of a file as a capture is read."""
+    return plain(decoded(unpacked(content)))
 
 
 def output_of(text: str) -> dict[str, Any]:
@@ -57,6 +63,21 @@ def of_file(file: Path) -> Understood:
 def evaluated(file: Path, instance_type: str = "") -> Mapping[str, Result]:
     """The result of every check on a capture of one file."""
     return results(of_file(file).evidence, instance_type=instance_type)
+
+
+def findings_in(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
+    """A check's findings in a text; missing evidence is ignored."""
+    result = evaluated(written(folder, output=text) / "output")[check]
+    return [
+        (finding.verdict, finding.message)
+        for finding in result.by_verdict or (result,)
+        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
+    ]
+
+
+def observed_in(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
+    """The same, without what was expected."""
+    return [(verdict, message.partition(";")[0]) for verdict, message in findings_in(folder, text, check)]
 
 
 def xids(path: Path) -> dict[str, Verdict]:

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures.captured import evaluated, output_of, written
+from tests.captures.captured import evaluated, observed_in, output_of, written
 from tests.captures.disk_outputs import (
     CONTAINER,
     JSON,
@@ -26,15 +26,7 @@ from tests.captures.disk_outputs import (
     SMARTCTL_UNKNOWN,
 )
 
-
-def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """Findings about local disks, ignoring missing evidence."""
-    result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
-    return [
-        (finding.verdict, finding.message.partition(";")[0])
-        for finding in result.by_verdict or (result,)
-        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
-    ]
+CHECK = "storage.disk_errors"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +50,7 @@ def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
 )
 def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
-    assert findings_in(tmp_path, text) == []
+    assert observed_in(tmp_path, text, CHECK) == []
 
 
 @pytest.mark.parametrize(
@@ -189,11 +181,11 @@ def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
 def test_what_a_disk_or_an_array_says_of_itself_is_said(
     text: str, verdict: Verdict, message: str, tmp_path: Path
 ) -> None:
-    assert findings_in(tmp_path, text) == [(verdict, message)]
+    assert observed_in(tmp_path, text, CHECK) == [(verdict, message)]
 
 
 def test_a_self_assessment_that_could_not_be_read_is_no_failure(tmp_path: Path) -> None:
-    assert findings_in(tmp_path, SMARTCTL_UNKNOWN) == []
+    assert observed_in(tmp_path, SMARTCTL_UNKNOWN, CHECK) == []
     assert "nvme" not in read_text(SMARTCTL_UNKNOWN)[0]
 
 
@@ -201,13 +193,13 @@ def test_each_of_several_disks_that_nobody_named_counts(tmp_path: Path) -> None:
     report = SMARTCTL_SAS.partition("\n")[2]
     disks = f"{report.format(result='OK')}{report.format(result='A FAILURE')}"
     text = f"$ for disk in /dev/sd?; do smartctl -H $disk; done\n{disks}"
-    assert findings_in(tmp_path, text) == [(Verdict.FAIL, "a disk: its self-assessment failed (A FAILURE)")]
+    assert observed_in(tmp_path, text, CHECK) == [(Verdict.FAIL, "a disk: its self-assessment failed (A FAILURE)")]
 
 
 def test_where_two_disks_were_asked_by_one_command_neither_is_named(tmp_path: Path) -> None:
     report = SMARTCTL_SAS.partition("\n")[2].format(result="A FAILURE")
     text = f"$ smartctl -H /dev/sda; smartctl -H /dev/sdb\n{report}"
-    assert findings_in(tmp_path, text)[0][1].startswith("a disk: ")
+    assert observed_in(tmp_path, text, CHECK)[0][1].startswith("a disk: ")
 
 
 @pytest.mark.parametrize(

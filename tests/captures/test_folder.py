@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins import captures
-from clusterproof.plugins.captures import NoCaptureError, layout, prefix
+from clusterproof.plugins.captures import NoCaptureError, layout
 from clusterproof.plugins.captures.collection import understood
+from clusterproof.plugins.captures.file_names import prefix
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import results

@@ -10,8 +10,9 @@ import pytest
 
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures.captured import evaluated, output_of, written
+from tests.captures.captured import evaluated, observed_in, output_of, written
 
+CHECK = "storage.disk_errors"
 TABLE = """\
 NAME        MODEL                              SIZE TYPE MOUNTPOINT
 nvme0n1     Amazon Elastic Block Store         500G disk
@@ -130,16 +131,6 @@ $ sudo multipath -ll | grep fault
 UP, DOWN = "active ready ", "failed faulty"
 
 
-def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """Findings about disks, ignoring missing evidence."""
-    result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
-    return [
-        (finding.verdict, finding.message.partition(";")[0])
-        for finding in result.by_verdict or (result,)
-        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -152,7 +143,7 @@ def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
 )
 def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
-    assert findings_in(tmp_path, text) == []
+    assert observed_in(tmp_path, text, CHECK) == []
 
 
 @pytest.mark.parametrize(
@@ -213,4 +204,4 @@ def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
 def test_a_pool_without_a_disk_or_with_lost_data_is_said(
     text: str, verdict: Verdict, message: str, tmp_path: Path
 ) -> None:
-    assert findings_in(tmp_path, text) == [(verdict, message)]
+    assert observed_in(tmp_path, text, CHECK) == [(verdict, message)]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures.captured import evaluated, output_of, written
+from tests.captures.captured import observed_in, output_of
 
+CHECK = "host.mce_edac"
 MCELOG = """\
 $ sudo mcelog --client
 Memory errors
@@ -65,16 +66,6 @@ def of_pcie(row: str) -> str:
 OF_2023 = EVENTS.replace("2026-11-24", "2023-03-01").replace("2026-11-25", "2023-03-01")
 
 
-def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """Findings, ignoring missing evidence."""
-    result = evaluated(written(folder, errors=text) / "errors")["host.mce_edac"]
-    return [
-        (finding.verdict, finding.message.partition(";")[0])
-        for finding in result.by_verdict or (result,)
-        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
-    ]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     "text",
@@ -94,7 +85,7 @@ def findings_in(folder: Path, text: str) -> list[tuple[Verdict, str]]:
 )
 def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Path) -> None:
     assert "edac" in output_of(text)
-    assert findings_in(tmp_path, text) == []
+    assert observed_in(tmp_path, text, CHECK) == []
 
 
 @pytest.mark.parametrize(
@@ -186,4 +177,4 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
     ],
 )
 def test_errors_that_a_daemon_has_counted_are_said(text: str, verdict: Verdict, message: str, tmp_path: Path) -> None:
-    assert findings_in(tmp_path, text) == [(verdict, message)]
+    assert observed_in(tmp_path, text, CHECK) == [(verdict, message)]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.captures.collection import FORMS
-from clusterproof.plugins.captures.text import pieces, text_of
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample
-from tests.captures.captured import evaluated, of_file
+from tests.captures.captured import evaluated, of_file, text_of
 
 FORM_OF = {
     "nvidia-smi-L": "nvidia-smi -L",

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures import outputs
-from clusterproof.plugins.captures.collection import FORMS, read_text
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.outputs import of_text
-from clusterproof.plugins.captures.text import pieces
+from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.evidence.parsing import Form
 
 FORM = Form("greeting", lambda text: "hello" in text, lambda _text: {}, begins=lambda line: line.startswith("hello"))

@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures import layout
-from clusterproof.plugins.captures.collection import FORMS, understood
+from clusterproof.plugins.captures.collection import understood
+from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.to_collect import COMMANDS, how_to_collect
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.result import Result

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures.captured import evaluated, output_of, written
+from tests.captures.captured import evaluated, findings_in, output_of, written
 
 FREE = """\
                total        used        free      shared  buff/cache   available
@@ -54,16 +54,6 @@ TARGET SOURCE                 FSTYPE OPTIONS
 /fsx   10.1.2.3@tcp:/abcdefgh lustre defaults,noatime,flock,_netdev
 """
 LUSTRE = "TARGET SOURCE                 OPTIONS\n/fsx   10.1.2.3@tcp:/abcdefgh rw,lazystatfs\n"
-
-
-def findings_in(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
-    """A check's findings in a text, ignoring missing evidence."""
-    result = evaluated(written(folder, output=text) / "output")[check]
-    return [
-        (finding.verdict, finding.message)
-        for finding in result.by_verdict or (result,)
-        if finding.verdict in (Verdict.FAIL, Verdict.CONCERN)
-    ]
 
 
 def memory_of(text: str) -> Any:

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures import text
-from clusterproof.plugins.captures.collection import FORMS, read_text
-from clusterproof.plugins.captures.text import text_of, undecorated, unpacked
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.text import undecorated, unpacked
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
@@ -20,6 +21,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from tests.builders.examples import examples
 from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample
+from tests.captures.captured import text_of
 
 LINES = "GPU 0: ok\nGPU 1: ö\n"
 

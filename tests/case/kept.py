@@ -20,7 +20,8 @@ BOOTED_S = 500_000.0
 RAN_S = 7200.0
 
 
-def _moment(case: LabelledCase, seconds: float) -> datetime:
+def at(case: LabelledCase, seconds: float) -> datetime:
+    """The time of a moment in the story."""
     return datetime.fromtimestamp(case.circumstance.started + seconds, timezone.utc)
 
 
@@ -31,7 +32,7 @@ def behind_s(case: LabelledCase, node: int) -> float:
 
 def stamped(case: LabelledCase, seconds: float, rank: int) -> str:
     """The timestamp at the beginning of an output line."""
-    when = _moment(case, seconds + behind_s(case, rank // 2 if rank >= 0 else 0))
+    when = at(case, seconds + behind_s(case, rank // 2 if rank >= 0 else 0))
     form = {
         "logging": f"{when:%Y-%m-%d %H:%M:%S},{when.microsecond // 1000:03d} INFO ",
         "iso": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond:06d}Z ",
@@ -49,7 +50,7 @@ def record_of_slurm(case: LabelledCase, here: Path, nodes: tuple[str, ...]) -> N
     )
     state, code, seconds = end.split()
     state = state.replace("+", " ")
-    started, ended = (f"{_moment(case, when):%Y-%m-%dT%H:%M:%S}" for when in (-RAN_S, float(seconds)))
+    started, ended = (f"{at(case, when):%Y-%m-%dT%H:%M:%S}" for when in (-RAN_S, float(seconds)))
     plain = state.split(" ")[0]
     if case.circumstance.record == "scontrol":
         text = (
@@ -90,16 +91,12 @@ def logs_of_nodes(case: LabelledCase, here: Path, chance: Random) -> None:
         for text in case.story.data.get(key, ()):
             node, message = text.split(" ", 1)
             seconds, _, rest = message.partition(" ") if key == "messages" else ("+0", "", message)
-            head = (
-                f"[{BOOTED_S:.6f}] "
-                if name == "dmesg"
-                else f"{_moment(case, float(seconds)):%b %e %H:%M:%S} x kernel: "
-            )
+            head = f"[{BOOTED_S:.6f}] " if name == "dmesg" else f"{at(case, float(seconds)):%b %e %H:%M:%S} x kernel: "
             (here / f"{case.node(node)}-{name}.txt").write_text(f"{head}{rest}\n")
 
 
 def _kernel(case: LabelledCase, seconds: float, node: str, message: str) -> str:
-    when = _moment(case, seconds)
+    when = at(case, seconds)
     form = {
         "iso": f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond:06d}+00:00 {message}",
         "ctime": f"[{when:%a %b %e %H:%M:%S %Y}] {message}",

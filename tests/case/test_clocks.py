@@ -11,7 +11,8 @@ import pytest
 
 from clusterproof.plugins.case import Job, Offset, Span, probe
 from clusterproof.plugins.case.advice import opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import by_command, by_steps
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.report import text

@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.case import Job, Span, kubernetes
 from clusterproof.plugins.case.advice import DRAIN, Case, opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, OutputSource, read
 from clusterproof.plugins.kubernetes.nodes import node_of

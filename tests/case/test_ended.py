@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import CaseError, period
+from clusterproof.plugins.case.ended_jobs import ended_jobs
 from clusterproof.plugins.case.period import of_slurm
-from clusterproof.plugins.case.slurm import ended_jobs
 from tests.case.all_jobs import NOW, Named, Slurm, row
 from tests.case.files import case_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import CaseError, command
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from tests.case.files import BROKEN_GPU, written
 from tests.testbed.needs import needs_root
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from zstandard import ZstdDecompressor
 
-from clusterproof.plugins.case.clocks import Clock, dated
+from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.case.log_dates import dated
 from clusterproof.plugins.watch.recording import NodeRecording
 from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate
 from tests.case.files import BROKEN_GPU, STEPS, XID_79, case_of

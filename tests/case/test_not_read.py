@@ -13,7 +13,7 @@ import pytest
 
 from clusterproof.plugins.case import Span, kubernetes, pods
 from clusterproof.plugins.case.advice import KEEP, NOT_KNOWN, TEST, opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.advice import KEEP, TEST, opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.report import OUTLIVED, rows
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from clusterproof.plugins.case import CaseError, Fact, node_log, pods, results, scheduler
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case import CaseError, Fact, node_log, own_reports, pods, scheduler
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import collect, read_folder
 from clusterproof.plugins.case.report import paragraph
@@ -209,7 +209,7 @@ def test_json_that_is_none_of_kubernetes_says_nothing(text: str) -> None:
 
 
 def failures(text: str) -> list[Fact]:
-    return [fact for _, fact in results.read(text.splitlines(), "results.jsonl") if fact]
+    return [fact for _, fact in own_reports.results(text.splitlines(), "results.jsonl", []) if fact]
 
 
 def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path
     with ResultsFile(tmp_path / "results.jsonl") as file:
         file.write_rest([*passed[:2], with_findings(passed[2], findings)])
     text = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
-    assert results.is_of(text)
+    assert own_reports.is_of(text)
     assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]
 
 
@@ -229,7 +229,7 @@ def test_of_results_only_failures_of_hardware_are_evidence() -> None:
         {"check": "gpu.no_xid", "node": "gpu002", "verdict": "incomplete", "message": "", "action": ""},
     )
     text = "\n".join(map(json.dumps, rows))
-    assert results.is_of(text)
+    assert own_reports.is_of(text)
     assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]
 
 

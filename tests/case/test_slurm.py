@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.case import CaseError, scheduler, slurm
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 
 NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
 NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")

@@ -11,7 +11,8 @@ import pytest
 from clusterproof.plugins.case.report import OF_RUN, paragraph, rows
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
-from clusterproof.plugins.watch.recording import CHANGES_FILE, NodeRecording, append_changes
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, append_changes
+from clusterproof.plugins.watch.recording import NodeRecording
 from clusterproof.plugins.watch.updates import Hello, Tick
 from tests.case.files import BROKEN_GPU, case_of
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
 
-from tests.case.kept import logs_of_nodes, record_of_slurm, stamped
+from tests.case.kept import at, logs_of_nodes, record_of_slurm, stamped
 from tests.case.phrases import AFTER_WATCHDOG, CLOSING, PEER, STORE, WATCHDOG, filled
 from tests.case.stories import LabelledCase
 from tests.training_run.recorded import dump
@@ -34,11 +33,6 @@ def write(case: LabelledCase, folder: Path) -> Path:
     _write_results(case, here)
     _write_dumps(case, here)
     return here
-
-
-def at(case: LabelledCase, seconds: float) -> datetime:
-    """The time of a moment in the story."""
-    return datetime.fromtimestamp(case.circumstance.started + seconds, timezone.utc)
 
 
 def _lines(case: LabelledCase, chance: Random) -> Iterator[Line]:

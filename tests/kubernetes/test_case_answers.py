@@ -9,7 +9,7 @@ import pytest
 from urllib3 import HTTPResponse
 
 from clusterproof.plugins.case import CaseError
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.kubernetes import read_job
 from clusterproof.plugins.kubernetes.api import Api
 from tests.kubernetes.responses import response

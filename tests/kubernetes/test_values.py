@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from urllib3 import HTTPResponse
 
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.kubernetes import read_job
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.core.opened import appendable
 from clusterproof.plugins.evidence import recording
-from clusterproof.plugins.watch.recording import append_changes
+from clusterproof.plugins.watch.changes_file import append_changes
 from clusterproof.reports.formats import write_whole
 from clusterproof.reports.history import HistoryError
 from clusterproof.reports.history.schema import writing

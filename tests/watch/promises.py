@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import MAX_OPEN, RuleResult
+from clusterproof.plugins.watch import RuleResult
+from clusterproof.plugins.watch.states import MAX_OPEN
 from clusterproof.plugins.watch.updates import LogUpdate
 from tests.builders.wheel import ROOT
 from tests.watch.days import BRAKE, LOST, NODE, UP_S, Act, Day, again, evidence, slowed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,8 +21,7 @@ from clusterproof.plugins.watch.notify.notifier import Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
-
-TIMEOUT_S = 600.0
+from tests.watch.conditions import until
 
 # Posts its input like a site's own program, and passes on how long the server asks it to wait.
 POSTS = """
@@ -111,14 +109,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifier, "GATHER_S", 0.05)
     monkeypatch.setattr(notifier, "FIRST_S", 0.02)
     monkeypatch.setattr(notifier, "MAX_S", 0.1)
-
-
-def until(is_so: Callable[[], object], why: Callable[[], object] = str) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline, why()
-        time.sleep(0.01)
 
 
 class Notified:

@@ -7,28 +7,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.testbed.slurm import SlurmBed
+from tests.watch import conditions
+from tests.watch.conditions import TIMEOUT_S
 
 NAMES = ("gpu001", "gpu002")
 UBUNTU = 1000
-TIMEOUT_S = 600.0  # this machine may be busy
 MAIN = """import sys
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import job
 job.ASK_S = 1.0
 sys.exit(main())"""
-
-
-def until(is_so: Callable[[], object], what: Callable[[], object]) -> None:
-    """Wait for a condition; `what` describes it in the error."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
+until = partial(conditions.until, every_s=0.2)  # each look may run a command of Slurm
 
 
 @contextlib.contextmanager

@@ -1,13 +1,20 @@
-"""A small file system that a test fills and frees."""
+"""A full disk: an error, and a small file system that a test fills and frees."""
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 KIB = 256
+
+
+def no_room(*_: object) -> None:
+    """In place of a write."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,12 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, append_changes, read_changes
 from clusterproof.plugins.watch.own_health import SOURCE
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, append_changes, read_changes
+from clusterproof.plugins.watch.recording import Recording
 from tests.testbed.needs import needs_root
 from tests.watch.days import NODE, Day
-from tests.watch.small_disk import small_disk
+from tests.watch.small_disk import no_room, small_disk
 
 FOREVER = (
     '{"time": 1'
@@ -98,12 +98,9 @@ def test_what_is_said_while_the_disk_is_full_is_kept_when_there_is_room(
 def test_what_waits_for_the_disk_when_the_watch_ends_is_written_if_there_is_room_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     kept = Recording(tmp_path, 10.0, lambda _: None)
     with monkeypatch.context() as disk:
-        disk.setattr(module, "append_changes", full)
+        disk.setattr(module, "append_changes", no_room)
         kept.changes([change("while full")], 1.7e9, 100.0)
     kept.close(110.0)
     assert [entry.message for entry in read_changes(tmp_path / CHANGES_FILE)] == ["while full"]

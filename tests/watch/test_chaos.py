@@ -17,8 +17,9 @@ from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
+from tests.watch.conditions import TIMEOUT_S
 from tests.watch.outages import CLOSED, OUTAGES, boot_again, kill_sampler, make_quick, xid, xids
-from tests.watch.watched_bed import TIMEOUT_S, Watched, samplers, watched
+from tests.watch.watched_bed import Watched, samplers, watched
 
 pytestmark = needs_cluster
 NAMES = [outage.node for outage in OUTAGES]

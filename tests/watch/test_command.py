@@ -21,7 +21,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, command, view
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, options, view
 from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, change_line, headline, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
@@ -156,7 +156,7 @@ def test_the_nodes_that_the_inventory_leaves_out_are_said_at_the_start(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = "not validated: n9 (IDLE+DRAIN: fan)"
-    monkeypatch.setattr(command, "resolve", lambda *_: replace(resolve("local"), notes=(note,)))
+    monkeypatch.setattr(options, "resolve", lambda *_: replace(resolve("local"), notes=(note,)))
     main(["watch", "local", "--every", "1", "--for", "1s"])
     assert capsys.readouterr().out.splitlines()[1][9:] == f"the inventory: {note}"
 

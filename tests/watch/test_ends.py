@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch.recording import CHANGES_FILE
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE
 from tests.builders.wheel import ROOT
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
-from tests.watch.watched_bed import TIMEOUT_S, log, samplers
+from tests.watch.conditions import TIMEOUT_S, until
+from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_cluster
 
@@ -63,13 +64,6 @@ def running(bed: Testbed, record: Path, out: Path) -> Iterator[Running]:
         process.wait()
 
 
-def until(is_so: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.05)
-
-
 def nothing_is_left(bed: Testbed) -> bool:
     return not any(samplers(bed.nodes[name]) for name in NAMES)
 
@@ -79,33 +73,33 @@ def test_ended_while_nodes_are_visited_it_leaves_nothing_running(
     bed: Testbed, tmp_path: Path, number: signal.Signals
 ) -> None:
     with running(bed, tmp_path / "kept", tmp_path / "out") as watch:
-        until(lambda: all(samplers(bed.nodes[name]) for name in NAMES), "the first visit")
+        until(lambda: all(samplers(bed.nodes[name]) for name in NAMES), lambda: watch.text)
         watch.process.send_signal(number)
         assert watch.process.wait(TIMEOUT_S) in (0, 10, -number)  # 10 if no node had answered yet
-    until(lambda: nothing_is_left(bed), "the end of what it runs on nodes")
+    until(lambda: nothing_is_left(bed))
 
 
 def test_killed_and_begun_again_it_loses_nothing_and_repeats_nothing(bed: Testbed, tmp_path: Path) -> None:
     record = tmp_path / "kept"
     with running(bed, record, tmp_path / "first") as watch:
-        until(lambda: len(list(record.glob(f"*{SUFFIX}"))) == 2, "samples")
+        until(lambda: len(list(record.glob(f"*{SUFFIX}"))) == 2, lambda: watch.text)
         log(bed.nodes["gpu001"], XID.format(79), time.clock_gettime(time.CLOCK_BOOTTIME))
-        until(lambda: "Xid 79 (" in watch.text, "Xid 79")
+        until(lambda: "Xid 79 (" in watch.text, lambda: watch.text)
         watch.process.send_signal(signal.SIGKILL)
         watch.process.wait()
-    until(lambda: nothing_is_left(bed), "the end of the samplers")
+    until(lambda: nothing_is_left(bed))
     log(bed.nodes["gpu002"], XID.format(95), time.clock_gettime(time.CLOCK_BOOTTIME))
     with running(bed, record, tmp_path / "second") as watch:
-        until(lambda: "Xid 95 (" in watch.text, "Xid 95, of the time when nobody watched")
-        until(lambda: all(samplers(bed.nodes[name]) for name in NAMES), "samplers")
+        until(lambda: "Xid 95 (" in watch.text, lambda: watch.text)
+        until(lambda: all(samplers(bed.nodes[name]) for name in NAMES), lambda: watch.text)
         log(bed.nodes["gpu002"], XID.format(48), time.clock_gettime(time.CLOCK_BOOTTIME))
-        until(lambda: "Xid 48 (" in watch.text, "Xid 48")
+        until(lambda: "Xid 48 (" in watch.text, lambda: watch.text)
         watch.process.send_signal(signal.SIGINT)
         assert watch.process.wait(TIMEOUT_S) == 1, watch.text
         assert f"open from before, not reported again: 1 ({record}/{CHANGES_FILE})" in watch.text
         assert "Xid 79" not in watch.text
         assert "samples: 2 nodes, 2 with a fail" in watch.text
-    until(lambda: nothing_is_left(bed), "the end of the samplers")
+    until(lambda: nothing_is_left(bed))
     changes = [json.loads(line) for line in (record / CHANGES_FILE).read_text(encoding="utf-8").splitlines()]
     opened = [(change["node"], change["device"].rpartition(" ")[2]) for change in changes if change["kind"] == "opened"]
     assert opened == [("gpu001", "79"), ("gpu002", "95"), ("gpu002", "48")]

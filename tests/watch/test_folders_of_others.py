@@ -11,7 +11,8 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, append_changes
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, append_changes
+from clusterproof.plugins.watch.recording import Recording
 from tests.testbed.needs import needs_root
 
 ALICE = 41_001

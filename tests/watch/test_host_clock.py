@@ -12,8 +12,9 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.watch import own_health
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE, read_changes
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, read_changes
+from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.updates import Hello, LogUpdate
 from tests.watch.days import NODE, UP_S, Day

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusterproof.plugins.watch.command import parser
 from clusterproof.plugins.watch.http_server import Address
+from clusterproof.plugins.watch.options import parser
 from tests.builders.wheel import ROOT
 from tests.watch.receiving import change
 from tests.watch.sinks_of_day import OfDay, tick

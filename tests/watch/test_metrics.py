@@ -18,7 +18,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.metrics import NodeMetrics, families
+from clusterproof.plugins.watch.metrics import families
+from clusterproof.plugins.watch.node_metrics import NodeMetrics
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello
 from clusterproof.plugins.watch.watch import Watch

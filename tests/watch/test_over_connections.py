@@ -14,13 +14,14 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, MEMORY
 from clusterproof.plugins.watch import ChangeKind, controller
-from clusterproof.plugins.watch.command import why_not_watched
+from clusterproof.plugins.watch.options import why_not_watched
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster, needs_slurm
 from tests.testbed.node import healthy_p5, with_full_root
 from tests.testbed.slurm import CONTROLLER, SlurmBed
+from tests.watch.conditions import TIMEOUT_S
 from tests.watch.live_faults import FILE_FAULTS, NODE_FAULTS, VISITED_GPU_FAULTS, answer, answers, broken, done_on
-from tests.watch.slurm_job import NAMES, TIMEOUT_S, interrupt, job, steps, until, watching
+from tests.watch.slurm_job import NAMES, interrupt, job, steps, until, watching
 from tests.watch.watched_bed import log, samplers, watched
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."

@@ -14,13 +14,13 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import (
     ChangeKind,
     RuleResult,
-    States,
     command,
     job,
     own_health,
     recording,
     watch,
 )
+from clusterproof.plugins.watch.states import States
 from clusterproof.plugins.watch.timing import TIMING, InvalidTiming, Timing
 from tests.builders.wheel import ROOT
 from tests.watch.days import EVERY_S, Day

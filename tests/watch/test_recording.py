@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import resource
 from pathlib import Path
@@ -19,9 +18,11 @@ from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, Sam
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.changes_file import CHANGES_FILE
+from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
 from tests.watch.receiving import change
+from tests.watch.small_disk import no_room
 
 NODE = "gpu001"
 GPUS = (SampledGpu("GPU-1", 80_000.0, 700.0), SampledGpu("GPU-2", 80_000.0, 700.0))
@@ -146,12 +147,9 @@ def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
 
 
 def test_a_watch_that_ends_while_the_disk_is_full_does_not_say_that_it_records_again(tmp_path: Path) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     said = list[str]()
     made = Recording(tmp_path, 10.0, said.append)
-    made.guard(full, 100.0)
+    made.guard(no_room, 100.0)
     made.close(110.0)
     assert said == [f"nothing is recorded under {tmp_path}: No space left on device; watching goes on"]
 

@@ -28,10 +28,10 @@ from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.visits import Visited
 from clusterproof.plugins.watch.watch import Watch
+from tests.watch.conditions import TIMEOUT_S, until
 from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
-TIMEOUT_S = 600.0
 SETTINGS = WatchSettings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 
 
@@ -67,10 +67,7 @@ class Running:
     looks: int = 0
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            assert time.monotonic() < deadline, self.said
-            time.sleep(EVERY_S)
+        until(is_so, lambda: self.said)
 
     def until_looked(self) -> None:
         wanted = self.looks + LOOKS

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from clusterproof.plugins import watch as module
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import TOO_MANY, Change, ChangeKind, Key, RuleResult, RuleResults, States
+from clusterproof.plugins.watch import TOO_MANY, Change, ChangeKind, Key, RuleResult, RuleResults
+from clusterproof.plugins.watch import states as module
+from clusterproof.plugins.watch.states import States
 
 RULE, DEVICE = "gpu.no_throttle", "GPU 3"
 RULES = frozenset({RULE})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,8 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch.textfile import MAX_HEAD, NoTextfile, Textfile, foreign_line
+from tests.watch.conditions import until
 from tests.watch.sinks_of_day import OfDay, series, tick
-
-TIMEOUT_S = 600.0
 
 
 @pytest.fixture
@@ -27,13 +25,6 @@ def umask() -> Iterator[None]:
 def kept(path: Path, own: list[str] | None = None) -> Textfile:
     watched = OfDay().hello().take(tick(100.0))
     return Textfile(path, 0.01, watched.snapshot, (own if own is not None else []).append)
-
-
-def until(is_so: object) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.usefixtures("umask")

@@ -9,87 +9,23 @@ from functools import cache
 from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
+from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.merge import completed, latest, merged, of_two_machines
 from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
+from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.captures.rotated import in_parts, text_of
 from clusterproof.plugins.captures.several import Reader, ill_elsewhere
-from clusterproof.plugins.captures.text import decoded, pieces, plain
+from clusterproof.plugins.captures.text import decoded, plain
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import Budget, opened
-from clusterproof.plugins.evidence.aws import parse as aws
-from clusterproof.plugins.evidence.gpu import parse_imex as imex
-from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_csv as nvidia_smi_csv
-from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_lists as nvidia_smi_lists
-from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_q as nvidia_smi_q
-from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_smi_table
-from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_topo as nvidia_smi_topo
-from clusterproof.plugins.evidence.host import parse as host
-from clusterproof.plugins.evidence.host import parse_hardware as hardware
-from clusterproof.plugins.evidence.host import parse_hardware_errors as hardware_errors
-from clusterproof.plugins.evidence.host import parse_memory as memory
-from clusterproof.plugins.evidence.host import parse_system as system
-from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
-from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
-from clusterproof.plugins.evidence.network import parse as network
-from clusterproof.plugins.evidence.network import parse_rdma as rdma
-from clusterproof.plugins.evidence.network import parse_roce as roce
-from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
-from clusterproof.plugins.evidence.pci import parse as pci
-from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
-from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
-from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
-from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
-from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
-from clusterproof.plugins.evidence.storage import parse_disks as disks
-from clusterproof.plugins.evidence.storage import parse_findmnt as findmnt
-from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
-from clusterproof.plugins.evidence.storage import parse_mounts as mounts
-from clusterproof.plugins.kubernetes import parse as kubernetes
-from clusterproof.plugins.kubernetes import parse_get as kubectl_get
-
-FORMS: tuple[Form, ...] = (
-    *hardware.FORMS,
-    *memory.FORMS,
-    *hardware_errors.FORMS,
-    *dcgmi.FORMS,
-    *dcgm_watches.FORMS,
-    *versions.FORMS,
-    *aws.FORMS,
-    *storage.FORMS,
-    *disks.FORMS,
-    *lsblk.FORMS,
-    *host.FORMS,
-    *imex.FORMS,
-    *kernel_log.FORMS,
-    *journal.FORMS,
-    *network.FORMS,
-    *mounts.FORMS,
-    *findmnt.FORMS,
-    *nccl_tests.FORMS,
-    *nccom.FORMS,
-    *neuron.FORMS,
-    *pci.FORMS,
-    *rdma.FORMS,
-    *roce.FORMS,
-    *kubernetes.FORMS,
-    *kubectl_get.FORMS,
-    *slurm.FORMS,
-    *system.FORMS,
-    *nvidia_smi_csv.FORMS,
-    *nvidia_smi_lists.FORMS,
-    *nvidia_smi_topo.FORMS,
-    *nvidia_smi_q.FORMS,
-    *nvidia_smi_table.FORMS,
-)
-
 
 _OF_SLURM = "slurm_node"  # the collector whose worst value counts; within one file, the last
 # Finishes a collector's value when every file has been read.
@@ -112,7 +48,6 @@ def understood(
     node: NodeFiles,
     root: Path,
     collectors: Iterable[str],
-    forms: Sequence[Form] = FORMS,
     budget: Budget | None = None,
     reader: Reader | None = None,
 ) -> Understood:
@@ -127,14 +62,14 @@ def understood(
     for files in logs:
         name = _shown(files[-1], root)
         text, unread = text_of(files, root, budget)
-        parts_of_file, problems = ([], []) if text is None else _of_text(text, forms)
+        parts_of_file, problems = ([], []) if text is None else _of_text(text, FORMS)
         parts += parts_of_file
         problems = [f"{name}: {problem}" for problem in problems]
         problems += [f"{_shown(file, root)}: {problem}" for file, problem in unread]
         unknown += problems
         if not parts_of_file and not problems:
             unknown.append(f"{name} is none of the known forms{_instead(files[-1], root)}")
-    of_part = slurm.FORMS if reader and reader.is_slurms else forms
+    of_part = slurm.FORMS if reader and reader.is_slurms else FORMS
     for file in node.shared:
         text = reader.text_of(file, node.name) if reader else ""
         parts_of_file, problems = _of_part(text, of_part, budget)

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from clusterproof.plugins.captures import NoCaptureError, are_of_nodes, prefix
-from clusterproof.plugins.captures.text import command_in, is_raw
+from clusterproof.plugins.captures import NoCaptureError
+from clusterproof.plugins.captures.file_names import are_of_nodes, prefix
+from clusterproof.plugins.captures.pieces import command_in, is_raw
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.kubernetes.parse import MAX_BEFORE
 

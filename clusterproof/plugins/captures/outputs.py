@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from clusterproof.plugins.captures.text import Piece, pieces, undecorated
+from clusterproof.plugins.captures.pieces import Piece, pieces
+from clusterproof.plugins.captures.text import undecorated
 from clusterproof.plugins.core.errors import raised_at
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
@@ -148,9 +149,7 @@ def _last(texts: Sequence[str], most: int, size: Callable[[str], int]) -> list[s
     return list(texts)
 
 
-def _of_piece(
-    text: str, forms: Sequence[Form], passed_over: Collection[str] = ()
-) -> tuple[list[CollectorPart], list[str]]:
+def _of_piece(text: str, forms: Sequence[Form], passed_over: Collection[str]) -> tuple[list[CollectorPart], list[str]]:
     """The contents of a piece, and its problems."""
     parts: list[CollectorPart] = []
     problems = _unread_log(text, forms)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.captures import OF_DEVICE, Layout, NoCaptureError, node_name, stem
+from clusterproof.plugins.captures import Layout, NoCaptureError, node_name
+from clusterproof.plugins.captures.file_names import OF_DEVICE, stem
 from clusterproof.plugins.captures.headings import (
     MAX_PARTS,
     OF_TOOL,
@@ -18,15 +19,13 @@ from clusterproof.plugins.captures.headings import (
     under_those_of_people,
     under_titles,
 )
+from clusterproof.plugins.captures.pieces import DIVIDER, command_in, pieces
 from clusterproof.plugins.captures.text import (
-    DIVIDER,
     MAX_BYTES,
-    command_in,
     decoded,
     flush,
     is_archive,
     most_bytes,
-    pieces,
     plain,
     undecorated,
     unpacked,
@@ -49,11 +48,6 @@ MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files with several nodes, unpacked: t
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
 
 
-def has_text(text: str) -> bool:
-    """Whether it has any content: used if no parser is given to recognize outputs."""
-    return bool(text)
-
-
 @dataclass(slots=True)
 class Reader:
     """Finds which nodes files contain; `is_known` says whether a text contains a known output.
@@ -62,7 +56,7 @@ class Reader:
     """
 
     root: Path
-    is_known: Callable[[str], bool] = has_text
+    is_known: Callable[[str], bool]
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
     is_alone: bool = False
     is_slurms: bool = False  # whether it is such a file: other parsers ignore nodes' reasons in it
@@ -74,11 +68,11 @@ class Reader:
 
         Raises OSError, and NoCaptureError if it is too large.
         """
-        head, is_cut = self._text(file, HEAD_BYTES)
+        head, is_cut = _text(file, self.root, HEAD_BYTES)
         head = head.rpartition("\n")[0] if is_cut else head
         if not self._by_node(head, file.name, is_cut=is_cut):
             return ()
-        text, is_cut = self._text(file, MAX_BYTES)
+        text, is_cut = _text(file, self.root, MAX_BYTES)
         by_node = self._by_node(text, file.name)
         if by_node and is_cut:
             raise NoCaptureError(f"{file.name} shows several nodes, and is longer than {MAX_BYTES:,} bytes")
@@ -90,10 +84,6 @@ class Reader:
     def text_of(self, file: Path, name: str) -> str:
         """The part of a file with several nodes that is about one of them."""
         return "".join(self._texts.get(file, {}).get(name, ()))
-
-    def describes(self, file: Path) -> bool:
-        """Whether a file contains a node described by kubectl."""
-        return bool(_described("\n".join(flush(self._text(file, HEAD_BYTES)[0])))[0])
 
     def _by_node(self, text: str, file_name: str, *, is_cut: bool = False) -> dict[str, list[str]]:
         """The texts of each node. Text cut off at the start may belong to the first one."""
@@ -148,22 +138,12 @@ class Reader:
         self.unclear = tuple(f"{file_name}: {line}" for line in unclear * self.is_slurms)
         return by_node if self.is_slurms else {}
 
-    def _text(self, file: Path, most: int) -> tuple[str, bool]:
-        """The text of a file, and whether there is more; empty if it cannot be read, or is an archive."""
-        with suppress(OSError), opened(file, self.root) as stream:
-            content = stream.read(most + 1)
-            data = unpacked(content[:most])
-            if is_archive(data):
-                return "", False
-            is_cut = max(len(content), len(data)) > most or (data != content and len(data) >= most_bytes(content))
-            return plain(decoded(data[:most])), is_cut
-        return "", False
-
 
 def is_of_kubernetes(layout: Layout) -> bool:
     """Whether any of its files contains a node described by kubectl."""
-    reader = Reader(layout.root)
-    return any(map(reader.describes, {file for node in layout.nodes for file in (*node.files, *node.shared)}))
+    files = {file for node in layout.nodes for file in (*node.files, *node.shared)}
+    heads = (_text(file, layout.root, HEAD_BYTES)[0] for file in files)
+    return any(_described("\n".join(flush(head)))[0] for head in heads)
 
 
 def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
@@ -236,3 +216,15 @@ def _behind_names(lines: Iterable[str]) -> dict[str, list[str]]:
             return {}
         by_node.setdefault(match[1], []).append(match[2] or "")
     return {name: ["".join(f"{line}\n" for line in some)] for name, some in by_node.items()}
+
+
+def _text(file: Path, root: Path, most: int) -> tuple[str, bool]:
+    """The text of a file, and whether there is more; empty if it cannot be read, or is an archive."""
+    with suppress(OSError), opened(file, root) as stream:
+        content = stream.read(most + 1)
+        data = unpacked(content[:most])
+        if is_archive(data):
+            return "", False
+        is_cut = max(len(content), len(data)) > most or (data != content and len(data) >= most_bytes(content))
+        return plain(decoded(data[:most])), is_cut
+    return "", False

@@ -75,6 +75,12 @@ class Event:
         return signs()[self.sign]
 
     @property
+    def position(self) -> tuple[str, int | None]:
+        """The file that it is from, and its line; None for sources without lines."""
+        file, _, line = self.source.rpartition(":")
+        return (file, int(line)) if line.isdecimal() else (self.source, None)
+
+    @property
     def is_cascade(self) -> bool:
         """Whether it only reports the end of other ranks."""
         return self.row.role == CASCADE

@@ -39,6 +39,7 @@ RESTARTS = {
     "perhaps": "A restart without this node may help.",
     "unknown": "Whether a restart helps is not known.",
 }
+RESTART_BY_CAUSE = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after"}  # if a sign says no other
 EARLIER = "journalctl -k -b -1 may have it"
 OF_HARDWARE_LOAD = "gpu_exact"  # tests arithmetic and memory of GPUs under load
 
@@ -49,13 +50,12 @@ class Advice:
 
     Nothing was read from a node that is NOT_KNOWN, or its log only in part. `exclude` is for a restart; `commands` may
     be copied: they confirm the suspicion, with the checks in `proof` and under `load` (a `-k` expression), and then
-    drain.
+    drain. `restart` is one of RESTARTS.
     """
 
     nodes: dict[str, str]
     exclude: tuple[str, ...]
     restart: str
-    restart_words: str
     commands: tuple[str, ...]
     proof: str = ""
     load: str = ""
@@ -102,7 +102,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     exclude = left_out if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     restart = _restart(verdict, exclude)
     commands = tuple(_commands(case, verdict, to_drain, to_test))
-    return Advice(nodes, exclude, restart, RESTARTS[restart], commands, *_checks(verdict))
+    return Advice(nodes, exclude, restart, commands, *_checks(verdict))
 
 
 def _nodes_with_evidence(case: Collected) -> frozenset[str]:
@@ -114,15 +114,13 @@ def _nodes_with_evidence(case: Collected) -> frozenset[str]:
 
 
 def _restart(verdict: CaseVerdict, exclude: tuple[str, ...]) -> str:
+    """Whether a restart helps: one of RESTARTS."""
     if verdict.cause in (HARDWARE, NETWORK) and verdict.nodes:
         return "without"
+    if verdict.cause == UNKNOWN:
+        return "perhaps" if len(exclude) == 1 else "unknown"
     of_sign = signs()[verdict.first.sign].restart if isinstance(verdict.first, Event) else ""
-    by_cause = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
-    return (
-        ("perhaps" if len(exclude) == 1 else "unknown")
-        if verdict.cause == UNKNOWN
-        else (of_sign or by_cause.get(verdict.cause, "unknown"))
-    )
+    return of_sign or RESTART_BY_CAUSE.get(verdict.cause, "unknown")
 
 
 def _commands(

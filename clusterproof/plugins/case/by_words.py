@@ -20,7 +20,7 @@ from clusterproof.plugins.case import (
     of_contest,
     quoted,
 )
-from clusterproof.plugins.case.failures import HEADERS
+from clusterproof.plugins.case.exceptions import HEADERS
 from clusterproof.plugins.case.first_event import (
     Candidate,
     candidates,
@@ -30,7 +30,7 @@ from clusterproof.plugins.case.first_event import (
     why_unknown,
 )
 from clusterproof.plugins.case.relevance import confirmed_program_fault, contradicting_evidence, dated, undated
-from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop, position
+from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop
 from clusterproof.plugins.case.survived import WHILE_IT_RUNS
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
@@ -160,7 +160,7 @@ def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
 
 
 def _is_above(doubt: Event, event: Event) -> bool:
-    (file, line), (other, below) = position(doubt), position(event)
+    (file, line), (other, below) = doubt.position, event.position
     return file == other and line is not None and below is not None and line < below
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from heapq import nlargest
 from statistics import median
@@ -207,67 +207,3 @@ def corrected(when: Span, off: Offset | None) -> Span:
     """A time, corrected for a clock's offset."""
     seconds = off.seconds if off else 0.0
     return Span(*(None if time is None else time - seconds for time in (when.begins, when.ends)))
-
-
-MINUTE_S = 60.0
-
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
-_CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
-_TALOS = re.compile(  # talosctl dmesg: the kernel's lines, as no program can write there as `kern`
-    r"(?:[\w.:-]{1,255}: )?(kern|user|daemon|syslog|auth\w{0,4}|local\d):\s{1,8}\w{1,8}: "
-    r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\d{0,3}Z\]: "
-)
-_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H: a line that begins a minute
-_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and the time of another line after the one above it
-
-
-def of_kernel(text: str) -> str:
-    """The kernel's lines of `talosctl dmesg` in the format of dmesg; any other log unchanged."""
-    if not any(map(_TALOS.match, text[:20_000].splitlines()[:50])):
-        return text
-    return "\n".join(
-        f"{match[2]},{match[3]}+00:00 {line[match.end() :]}"
-        for line in text.splitlines()
-        if (match := _TALOS.match(line)) and match[1] == "kern"
-    )
-
-
-def dated(text: str, clock: Clock) -> str:
-    """The lines with complete dates in UTC: syslog leaves out the year, dmesg -T the zone, and dmesg -H the second."""
-    return "\n".join(_of_minutes((_with_date(line, clock) for line in text.splitlines()), clock))
-
-
-def has_minutes(text: str) -> bool:
-    """Whether its lines show only the minute in which they were logged, as those of dmesg -H."""
-    return any(map(_MINUTE.match, text.splitlines()))
-
-
-def of_minute(when: Span) -> Span:
-    """The span of a time that is known by its minute: not before the seconds already counted, and within the minute."""
-    if when.begins is None:
-        return when
-    return Span(when.begins, when.begins // MINUTE_S * MINUTE_S + MINUTE_S)
-
-
-def _with_date(line: str, clock: Clock) -> str:
-    match = _SYSLOG.match(line) or _CTIME.match(line)
-    begins = clock.of(line).begins if match else None
-    if not match or begins is None:
-        return line
-    moment = datetime.fromtimestamp(begins, timezone.utc)
-    rest = line[match.start(2) :] if match.re is _SYSLOG else line[match.end() :]
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{'' if match.re is _SYSLOG else ',000000'}+00:00 {rest}"
-
-
-def _of_minutes(lines: Iterator[str], clock: Clock) -> Iterator[str]:
-    at: float | None = None
-    for line in lines:
-        if match := _MINUTE.match(line):
-            at = clock.of(f"{match[1]} {match[2]:>2} {match[3]}:00").begins
-        elif (match := _SINCE.match(line)) and at is not None:
-            at = later if (later := at + float(match[1])) < LATEST_S else None
-        if not match or at is None:
-            yield line
-            continue
-        moment = datetime.fromtimestamp(at, timezone.utc)
-        yield f"{moment:%Y-%m-%dT%H:%M:%S},{moment.microsecond:06d}+00:00 {line[match.end() :]}"

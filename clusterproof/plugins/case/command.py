@@ -14,7 +14,8 @@ from pathlib import Path
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.case import CaseError, Collected, kubernetes
 from clusterproof.plugins.case.advice import opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from clusterproof.plugins.case import Collected, Event, Fact
 from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
+from clusterproof.plugins.case.stops import ALL
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
 
-ALL = -1  # stands for all ranks
 LAUNCHER_STOPPED = "launcher_stopped"
 PEER_SIGNS = ("peer_gone", "store_gone")
 FOLLOW = ("told_to_end",)  # passes its own signal on
@@ -90,16 +90,13 @@ def _first_of_each(events: Iterable[Event]) -> list[Event]:
     """Later events of a rank in the same file are consequences; unattributed events are all kept."""
     kept: dict[tuple[str, int | None, str, int], Event] = {}
     for event in events:
-        file, _, line = event.source.rpartition(":")
-        is_of_rank = event.rank is not None and line.isdecimal() and not event.is_warning
+        file, line = event.position
+        is_of_rank = event.rank is not None and line is not None and not event.is_warning
         key = file, event.rank, event.node, 0 if is_of_rank else len(kept) + 1
-        if key not in kept or (is_of_rank and _line(event) < _line(kept[key])):
+        known = kept.get(key)
+        if known is None or (line or 0) < (known.position[1] or 0):
             kept[key] = event
     return list(kept.values())
-
-
-def _line(event: Event) -> int:
-    return int(event.source.rpartition(":")[2])
 
 
 class _Cascades:
@@ -151,7 +148,7 @@ def why_unknown(case: Collected) -> str:
     if has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
-        processes = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
+        processes = {(event.position[0], event.rank, event.count) for event in case.events}
         is_of_one = len(processes) == 1 and all(event.sign in PEER_SIGNS and event.count == 1 for event in case.events)
         if is_of_one and not case.leads:
             return "all that was read is of one process, which says it where others end and for other reasons"

@@ -16,23 +16,24 @@ from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import (
     CaseError,
     Collected,
-    changes,
+    log_dates,
     log_file,
     names,
     nccl_ras,
     node_log,
     one_line,
     output,
+    own_reports,
     pods,
-    results,
     scheduler,
     watched,
 )
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES, ends_of, ends_of_packed
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below
-from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
+from clusterproof.plugins.case.log_file import WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import OutputSource
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
@@ -122,7 +123,7 @@ class Reader:
         """
         newest, of_records, of_logs = 0.0, list[float](), list[float]()
         for path in files:
-            is_log = bool(KERNEL_LOG.search(path.name))
+            is_log = bool(names.KERNEL_LOG.search(path.name))
             if not is_log and not names.is_named_record(path.name):
                 continue
             with suppress(OSError), opened(path, self.folder) as file:
@@ -133,7 +134,7 @@ class Reader:
                 if not is_log and scheduler.is_record(text):
                     of_records += filter(None, [_moment_of_record(text)])
                 elif is_log and not distrust(path, status):
-                    of_logs += filter(None, [node_log.last_moment(text, self.clock.offset_s)])
+                    of_logs += filter(None, [log_dates.last_moment(text, self.clock.offset_s)])
         if known := of_records[:1] or of_logs:
             self.clock = Clock.of_moment(max(known), self.clock.offset_s)
         elif newest:
@@ -158,7 +159,7 @@ class Reader:
             return None
         if ends.broken:
             self.builder.lack(f"{one_line(path.name)}: {ends.broken}")
-        if ends.is_cut and not (watched.node_of(path) or _is_of_suite(ends.text or "")):  # those are read whole
+        if ends.is_cut and not (watched.node_of(path) or own_reports.is_of(ends.text or "")):  # those are read whole
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
             self.builder.lack(f"{self._name(path)}: all between {kept_parts}")
         self.is_cut, self.is_broken = ends.is_cut, bool(ends.broken)
@@ -227,8 +228,8 @@ class Reader:
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read evidence against a node; returns whether the file is such. Only files no other user can write."""
-        is_log = bool(KERNEL_LOG.search(path.name))
-        if not is_log and not _is_of_suite(text):
+        is_log = bool(names.KERNEL_LOG.search(path.name))
+        if not is_log and not own_reports.is_of(text):
             return False
         if is_log and names.JOBS_OWN.search(path.name) and not node_log.is_log(text):
             return False  # from a job that trains kernels
@@ -237,8 +238,7 @@ class Reader:
         elif is_log:
             log_file.read(path, self.folder, text, self.builder, self.clock, is_cut=self.is_cut or self.is_broken)
         else:
-            read = results.read_file if results.is_of(text) else changes.read_file
-            read(path, self.folder, name, self.builder, self.budget)
+            own_reports.read_file(path, self.folder, text, name, self.builder, self.budget)
         return True
 
     def take_output(self, path: Path, text: str | None, earlier: Sequence[Path] = ()) -> None:
@@ -274,11 +274,6 @@ class Reader:
             if (rank := rank_of(file)) is not None:
                 self.builder.dumps_not_read.add(rank)
             self.builder.lack(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
-
-
-def _is_of_suite(text: str) -> bool:
-    """Whether the suite wrote it about nodes."""
-    return results.is_of(text) or changes.is_of(text)
 
 
 def _moment_of_record(text: str) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, one_line, output, pods
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.folder import MAX_BYTES
@@ -68,15 +68,11 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
     """Add what Kubernetes knows about a job. Raises CaseError if it is unknown, or has not ended."""
     reader = _Reader(api, named, builder, Clock(0, offset_s))
     objects = list(reader.objects())
+    replicas, jobs = list(_replicas_of_hyperpod(objects)), [parts(resource)[0] for resource in objects]
     pods_of_job = [
-        resource
-        for resource in reader.listed("pods")
-        if is_of(resource, reader.name, [*_replicas_of_hyperpod(objects)])
-    ]
-    pods_of_job = [
-        resource
-        for resource in pods_of_job
-        if not objects or belongs_to(resource, reader.name, [parts(resource)[0] for resource in objects])
+        pod
+        for pod in reader.listed("pods")
+        if is_of(pod, reader.name, replicas) and (not jobs or belongs_to(pod, reader.name, jobs))
     ]
     if not objects and not pods_of_job:
         why = f": {builder.missing[-1]}" if builder.missing else ""
@@ -260,9 +256,8 @@ def marks_of(api_node: ApiNode, node: str, clock: Clock, ran: Span) -> Iterator[
     source = f"node {api_node.name}"
     for condition in api_node.conditions:
         since = clock.of(condition.since)
-        is_later = None not in (since.begins, ran.ends) and (since.begins or 0) > (ran.ends or 0) + limits().before_s
-        is_earlier = since.ends is None or (ran.begins is not None and since.ends < ran.begins)
-        if is_later:
+        is_earlier = since.ends is None or since.is_before(ran)
+        if ran.is_before(since, limits().before_s):
             continue
         if condition.kind == "Ready" and condition.status != "True":
             message = f"not ready since {condition.since}: {condition.reason}"

@@ -1,8 +1,12 @@
-"""Whose end a launcher reports first. It polls, so this is no order of causes."""
+"""What launchers report about the end of ranks. They poll, so this is no order of causes."""
 
 from __future__ import annotations
 
 import re
+
+from clusterproof.plugins.case import Span, label
+from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.core.record import record
 
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 BY_TASK = "ended first, as "  # the number is that of a launcher's task
@@ -17,7 +21,7 @@ _BY_OTHERS = ("9", "15")  # SIGKILL, which it sends to all others, and SIGTERM
 
 
 class FirstEnd:
-    """Collects it line by line: in `ranks`, the first to end and how; usually one."""
+    """Collects line by line whose end a launcher reports first: in `ranks`, which and how; usually one."""
 
     def __init__(self) -> None:
         self.ranks: dict[int, str] = {}
@@ -46,3 +50,46 @@ class FirstEnd:
 def without_tasks(ended: dict[int, str]) -> dict[int, str]:
     """Only ranks, where a launcher's tasks are none."""
     return {rank: how for rank, how in ended.items() if not how.startswith(BY_TASK)}
+
+
+_FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
+_LOCAL_RANK = re.compile(r" \(local_rank: (\d{1,7})\)")
+NOT_A_NAME = "localhost"  # a machine's name alone
+_BEGINS = "time"
+
+
+@record
+class FailedProcess:
+    """One process that failed, as its node's torchrun agent saw it; the agent polls, so the time is when it noticed."""
+
+    rank: int
+    node: str
+    when: Span
+    pid: int | None = None
+    local_rank: int = 0
+
+
+class TorchrunReport:
+    """Collects the blocks of torchrun's report, one for each node, line by line."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.fields: dict[str, str] = {}
+        self.local_rank = 0
+
+    def take(self, line: str) -> FailedProcess | None:
+        """The failure that this line, with its code, completes."""
+        match = _FIELD.search(line) if " : " in line else None
+        if not match:
+            return None
+        name, value, pid = match.groups()
+        self.fields = {name: value} if name == _BEGINS else {**self.fields, name: value}
+        if name == "rank":
+            self.local_rank = int(local[1]) if (local := _LOCAL_RANK.match(line, match.end())) else 0
+        rank = self.fields.get("rank", "")
+        if name != "exitcode" or not (rank.isdecimal() and rank.isascii() and len(rank) <= 7):
+            return None
+        node = label(self.fields.get("host", ""))
+        when = self.clock.of(self.fields.get("time", ""))
+        pid_or_none = int(pid) if pid else None
+        return FailedProcess(int(rank), "" if node == NOT_A_NAME else node, when, pid_or_none, self.local_rank)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clusterproof.plugins.captures import prefix
-from clusterproof.plugins.case import label, node_log, one_line, watched
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case import label, log_dates, node_log, one_line, watched
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.case.names import KERNEL_LOG, node_named
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.evidence.parsing import CaptureError
-from clusterproof.plugins.training_run.files import in_series
 
 WRITABLE_BY_USERS = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
-KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
-_BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-9][A-Za-z0-9-]{0,200})")
 
 
 def node_of(path: Path, root: Path) -> str:
     """The node of a kernel log or a recording, from its own name or its folder's; empty for other files."""
-    return watched.node_of(path) or (label(_node_named(path, root)) if KERNEL_LOG.search(path.name) else "")
+    return watched.node_of(path) or (label(node_named(path, root)) if KERNEL_LOG.search(path.name) else "")
 
 
 def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock, *, is_cut: bool = False) -> None:
@@ -39,7 +36,7 @@ def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock, 
     if odd := node_log.unclear_lines(text):
         builder.lack(f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`")
     builder.nodes_with_log.append(node)
-    builder.log_begins(node, node_log.begin_of(text, clock))
+    builder.log_begins(node, log_dates.begin_of(text, clock))
     if is_cut or odd:
         builder.nodes_in_part.append(node)
     builder.count("kernel log")
@@ -51,7 +48,7 @@ def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
         return "", "no kernel log; expected the output of dmesg or journalctl -k"
     if node_log.is_of_others_too(text):
         return "", WRITABLE_BY_USERS
-    host, named = node_log.host_of(text), _node_named(path, root)
+    host, named = node_log.host_of(text), node_named(path, root)
     if named and not label(named):
         return "", "what it has for a node's name is none; expected NODE-dmesg.txt"
     node = named or host
@@ -62,13 +59,3 @@ def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
     if host and host != label(node):
         return "", f"no evidence, as its lines are of {one_line(host)}, and its name is not"
     return label(node), ""
-
-
-def _node_named(path: Path, root: Path) -> str:
-    """The node in a kernel log's name, or in its folder's; empty if there is none."""
-    name, _ = in_series(path.name)
-    behind = _BEHIND.search(name)
-    named = behind[1] if behind else ""
-    if named.lower() in ("txt", "log") or named.isdecimal():  # as in dmesg.1.gz
-        named = ""
-    return prefix(name) or named or (path.parent.name if path.parent != root else "")

@@ -1,4 +1,4 @@
-"""What the names of files say: what is in them, of which rank, which are parts of one log, which the suite wrote."""
+"""What the names of files say: what is in them, of which rank or node, which are parts of one log, which are ours."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from clusterproof.plugins.case.log_file import KERNEL_LOG
+from clusterproof.plugins.captures.file_names import prefix
 from clusterproof.plugins.training_run.files import CURRENT, in_series
 
+KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
+_NODE_BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-9][A-Za-z0-9-]{0,200})")
 SHARED_LOG = re.compile(r"(?:^|[._-])(?:messages|syslog)(?=[._-]|$)", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sacct|scontrol", re.IGNORECASE)
 _OF_JOB = re.compile(r"job", re.IGNORECASE)
@@ -57,6 +59,16 @@ def rank_of(name: str) -> int | None:
     of_log, _ = in_series(name)  # log.rank.3 is no part of one
     match = _RANK.search(name) or _RANK.search(of_log) or _SLURM_RANK.search(of_log)
     return int(next(filter(None, match.groups()))) if match else None
+
+
+def node_named(path: Path, root: Path) -> str:
+    """The node in a kernel log's name, or in its folder's; empty if there is none."""
+    name, _ = in_series(path.name)
+    behind = _NODE_BEHIND.search(name)
+    named = behind[1] if behind else ""
+    if named.lower() in ("txt", "log") or named.isdecimal():  # as in dmesg.1.gz
+        named = ""
+    return prefix(name) or named or (path.parent.name if path.parent != root else "")
 
 
 def is_packed_log(name: str) -> bool:

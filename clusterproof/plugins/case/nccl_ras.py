@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from clusterproof.plugins.case import Lead, label
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.core.message import number_of
 
 APART = 2  # operations by which a rank is behind

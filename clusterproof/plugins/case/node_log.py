@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from clusterproof.plugins.case import Fact, LogBegin, Span, label, one_line
-from clusterproof.plugins.case.clocks import Clock, dated, has_minutes, of_kernel, of_minute
+from clusterproof.plugins.case import Fact, Span, label, one_line
+from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.case.log_dates import (
+    SYSLOG,
+    dated,
+    dated_stamp,
+    first_dated,
+    has_minutes,
+    of_kernel,
+    of_minute,
+    original,
+)
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, UNKNOWN, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
@@ -18,30 +28,25 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
-from clusterproof.plugins.evidence.kernel_log.line import unwrap
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS, is_kernel_log, is_logged, is_unclear
 from clusterproof.plugins.evidence.kernel_log.parse import read as read_log
-from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
+from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.parsing import CaptureError
 
 BOOT = re.compile(r"-- (?:Re)?boot\b|.{0,120}?\bLinux version \d", re.IGNORECASE)
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
 _HOST = re.compile(r"\S{1,40} (\S{1,255}) kernel: ")
 _SAID_BY = re.compile(  # prefixes of syslog and the journal; dmesg has them only within messages
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
     r"|\[ {0,12}\d{1,12}\.\d{1,9}\]) (\S{1,255}) ([^\s:]{1,255}):(?= |$)"
 )
-_YEAR = re.compile(r"\d{4}-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]")
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal starts
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root can imitate
 _JOB = re.compile(  # in a path that slurmstepd has made: users make groups too, below their own
     r"(?:^|[\s=])/(?:slurm[^/\s]{0,80}/uid_\d{1,10}|(?:system\.slice/)?[^/\s]{0,80}slurmstepd\.scope)/job_(\d{1,10})\b"
 )
-_STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\S{8,24}) \S{1,255} kernel: \[ {0,12}(\d{1,12}\.\d{1,9})\] ")
-_LINUX = re.compile(r"Linux version \d")  # the first line of a boot
 XID = "gpu.no_xid"
 OOPS = "host.kernel_oops"
 BOOTED = "it was booted while the job ran"
@@ -49,60 +54,24 @@ CLEANUP = 45  # follows from another Xid, whatever that was caused by
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
 
-def begin_of(text: str, clock: Clock) -> LogBegin:
-    """When a log begins, whatever the order of its lines; -inf if they have no dates."""
-    lines = [line for line in dated(_of_log(text), clock).splitlines() if line.strip()]
-    ends = filter(None, (_first_dated(lines), _first_dated(reversed(lines))))
-    return min(ends, key=lambda of: of.seconds, default=LogBegin(-math.inf, is_boot=False))
-
-
-def _dated_stamp(line: str) -> tuple[float, float] | None:
-    """The seconds since boot in a line of syslog, and its own date: rsyslog and klogd write both."""
-    match = _STAMPED.match(line)
-    begins = Clock(0).of(match[1]).begins if match else None
-    return (float(match[2]), begins) if match and begins is not None else None
-
-
-def _first_dated(lines: Iterable[str]) -> LogBegin | None:
-    for line in lines:
-        time, message = unwrap(line)
-        time = stamp[1] if (stamp := _dated_stamp(line)) else time
-        if time is not None and time >= CALENDAR_S:
-            return LogBegin(time, is_boot=bool(_LINUX.match(message)))
-        if is_logged(line):
-            return None
-    return None
-
-
 def unclear_lines(text: str) -> int:
     """The number of lines with an unknown prefix before the kernel's name, which are ignored."""
-    return sum(map(is_unclear, _of_log(text).splitlines()))
+    return sum(map(is_unclear, original(text).splitlines()))
 
 
 def host_of(text: str) -> str:
     """The host named in syslog lines, else empty."""
-    for line in _of_log(text[:20_000]).splitlines()[:50]:
-        if match := _SYSLOG.match(line):
+    for line in original(text[:20_000]).splitlines()[:50]:
+        if match := SYSLOG.match(line):
             return label(match[2])
         if match := _HOST.match(line):
             return label(match[1])
     return ""
 
 
-def last_moment(text: str, offset_s: float) -> float | None:
-    """The last time of a line that has its year; times inside messages do not count."""
-    lines = (line for line in reversed(_of_log(text).splitlines()) if _YEAR.match(line))
-    return next((at for line in lines if (at := Clock(0, offset_s).of(line).begins) is not None), None)
-
-
 def is_log(text: str) -> bool:
     """Whether this is a kernel log."""
     return is_kernel_log(of_kernel(text))
-
-
-def _of_log(text: str) -> str:
-    """The original lines, without prefixes of grep, talosctl or busybox's syslog."""
-    return of_kernel(shown(text))
 
 
 def is_of_others_too(text: str) -> bool:
@@ -112,7 +81,7 @@ def is_of_others_too(text: str) -> bool:
     """
     if is_of_all(text):
         return True
-    lines = _of_log(text).splitlines()
+    lines = original(text).splitlines()
     senders = [match.groups() for line in lines if (match := _SAID_BY.match(line))]
     hosts = {host for host, program in senders if program.partition("[")[0] == "kernel"}
     of_hosts = [program for host, program in senders if host in hosts]
@@ -131,10 +100,10 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
     Raises CaptureError if it may be of several nodes; and, after the other facts, if a boot could not be read.
     """
     hold_to_one_node(text)
-    text = _of_log(text)
+    text = original(text)
     is_of_minutes, unread = has_minutes(text), None
     for boot in _boots(dated(text, clock)):
-        if (begins := _first_dated(boot.splitlines())) and begins.is_boot:
+        if (begins := first_dated(boot.splitlines())) and begins.is_boot:
             yield booted(node, begins.seconds, source)
         try:
             value = read_log(boot)["kernel_log"]
@@ -142,7 +111,7 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
             unread = unread or (wrong if _has_lines(boot) else None)
             continue
         lines = facts.lines(value["lines"] if isinstance(value, dict) else [])
-        dates = dict(filter(None, map(_dated_stamp, reversed(boot.splitlines()))))  # a stamp's first line is its own
+        dates = dict(filter(None, map(dated_stamp, reversed(boot.splitlines()))))  # a stamp's first line is its own
         lines = [(dates.get(time, time) if time is not None else None, *rest) for time, *rest in lines]
         for fact in facts_of(facts.parse(lines), node, source):
             yield replace(fact, when=of_minute(fact.when)) if is_of_minutes else fact

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
-from clusterproof.plugins.case.failures import OF_MPIRUN, UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
-from clusterproof.plugins.case.launchers import FirstEnd, without_tasks
+from clusterproof.plugins.case.exceptions import OF_MPIRUN, UNCAUGHT, Exceptions, Key, Messages, rest_of
+from clusterproof.plugins.case.launchers import FirstEnd, TorchrunReport, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.case.watchdog import Watchdog, waited_s
@@ -87,7 +87,7 @@ class _Reader:
         self.outlived: dict[Key, Event] = {}
         self.steps = Steps()
         self.ranks = RankNodes()
-        self.failures = Failures(clock)
+        self.torchrun_report = TorchrunReport(clock)
         self.exceptions = Exceptions()
         self.messages = Messages()
         self.survived = TracebackReader()
@@ -112,7 +112,7 @@ class _Reader:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
         self.watchdog.take(line, rank)
-        failure = self.failures.take(line)
+        failure = self.torchrun_report.take(line)
         if failure:
             if failure.local_rank:
                 self.ranks.forget_tasks()
@@ -129,16 +129,13 @@ class _Reader:
         self.last_lines.add(rank, self.stamp if self.is_stamped else Span(), sign)
         if traceback_line.is_left_out:
             return
-        self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
+        has_own_time = self.is_stamped and not wrote
+        if not has_own_time and (vaguer := self.messages.first_of(line, rank, sign)):
+            self._forget(vaguer)  # the event of an exception, of which this line of its message says more
         if sign:
             when = failure.when if failure and failure.when.is_known else None
             self._take_sign(traceback_line.sign or as_logged(line, sign), number, line, rank, node, when)
         self._take_exception(number, line, rank, node, sign)
-
-    def _take_message(self, line: str, rank: int | None, sign: Sign | None, has_own_time: bool) -> None:
-        """Replace the event of an exception by that of a line in its message that is more specific."""
-        if not has_own_time and (first := self.messages.first_of(line, rank, sign)):
-            self._forget(first)
 
     def _take_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
         """Keep an exception as lost until its rest arrives; one that no sign matches, in its own words."""

@@ -10,11 +10,13 @@ from typing import TypeAlias, TypeVar
 
 from clusterproof.plugins.case import COMPLETED, CaseError, Job, Missing, MissingKind
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.assembled import CaseBuilder, joined
+from clusterproof.plugins.case.assembled import joined
+from clusterproof.plugins.case.builder import CaseBuilder
+from clusterproof.plugins.case.ended_jobs import ALL_COLUMNS, EndedJob, ended_jobs
 from clusterproof.plugins.case.folder import collect, files_of, read_files
 from clusterproof.plugins.case.log_file import node_of
 from clusterproof.plugins.case.scheduler import FAILED, ended_between, has_completed
-from clusterproof.plugins.case.slurm import ALL_COLUMNS, NODES, Ask, EndedJob, ended_jobs, is_out, read_job, run_command
+from clusterproof.plugins.case.slurm import NODES, Ask, is_out, read_job, run_command
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.window import window

@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.case.advice import TEST
 from clusterproof.plugins.case.clocks import utc_text
 from clusterproof.plugins.case.period import DeadJob, Period
-from clusterproof.plugins.case.report import WIDTH
+from clusterproof.plugins.case.report import WIDTH, cut
 from clusterproof.plugins.case.report import as_record as record_of_case
 from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, hardware_of_gpu_time, published
 from clusterproof.plugins.core.message import number_of
@@ -78,7 +78,7 @@ def _lines(period: Period) -> Iterator[str]:
         verdict = died.case.verdict
         ended = utc_text(died.case.collected.job.ran.ends)[5:16]
         head = f"  {died.number[:12]:<12} {ended:<11} {verdict.cause:<9} "
-        yield f"{head}{_cut(verdict.why, WIDTH - len(head))}"
+        yield f"{head}{cut(verdict.why, WIDTH - len(head))}"
     if len(newest) > MAX_ROWS:
         yield f"  … and {len(newest) - MAX_ROWS} more: --json has them"
     if period.missing:
@@ -137,10 +137,6 @@ def causes(period: Period) -> list[dict[str, Any]]:
 
 def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def as_record(period: Period) -> dict[str, Any]:

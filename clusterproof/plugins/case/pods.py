@@ -11,6 +11,7 @@ from clusterproof.plugins.case import Event, Job, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.scheduler import SUCCEEDED
 from clusterproof.plugins.catalog.causes import sign_of
+from clusterproof.plugins.kubernetes.nodes import tables
 
 MAX_ITEMS = 20_000
 JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # kinds that create pods
@@ -59,11 +60,11 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
     reason = f"{_text(status.get('reason'))} {_text(status.get('message'))}".strip()
     if reason:
         yield from _event(f"pod {name}: {reason}", source, Span(), node)
-    for condition in _list(status.get("conditions")):
+    for condition in tables(status.get("conditions")):
         if condition.get("type") in END_CONDITIONS and condition.get("status") == "True":
             message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"
             yield from _event(message, source, clock.of(_text(condition.get("lastTransitionTime"))), node)
-    for container in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
+    for container in (*tables(status.get("containerStatuses")), *tables(status.get("initContainerStatuses"))):
         waits = _of(container, "state", "waiting")
         if isinstance(waits, dict):
             message = f"pod {name}: {_text(waits.get('reason'))}: {_text(waits.get('message'))}"
@@ -81,9 +82,9 @@ def _end_of(pod: str, ended: Mapping[str, Any]) -> str:
 
 def containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A pod's containers; where none has begun, also those that failed of the ones that run before them."""
-    own = _list(_of(pod, "status", "containerStatuses"))
+    own = tables(_of(pod, "status", "containerStatuses"))
     if not any(_of(entry, "state", "running") is not None or any(_ends(entry)) for entry in own):
-        for container in _list(_of(pod, "status", "initContainerStatuses")):
+        for container in tables(_of(pod, "status", "initContainerStatuses")):
             if any(ended.get("exitCode") for ended in _ends(container)):
                 yield container
     yield from own
@@ -106,7 +107,7 @@ def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:
     status = resource.get("status")
     if resource.get("kind") not in JOBS or not isinstance(status, dict):
         return None
-    over = [condition for condition in _list(status.get("conditions")) if condition.get("status") == "True"]
+    over = [condition for condition in tables(status.get("conditions")) if condition.get("status") == "True"]
     end = next((condition for condition in over if condition.get("type") in (*SUCCEEDED, *BADLY)), {})
     ended = clock.of(_text(status.get("completionTime") or end.get("lastTransitionTime"))).ends if end else None
     name = "/".join(_text(_of(resource, "metadata", key)) for key in ("namespace", "name")).strip("/")
@@ -129,10 +130,6 @@ def _of(value: Any, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

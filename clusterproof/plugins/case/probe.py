@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.case import CaseError, LogBegin, MissingKind, clocks, label, node_log, one_line
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.kinds import CONNECTIONS
@@ -53,7 +53,7 @@ def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
 
 
 def _kept(_: NodeEvidence) -> None:
-    """Return it unchanged."""
+    """An answer is kept as it is."""
 
 
 def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> None:

@@ -64,10 +64,6 @@ def is_within(when: Span, within: Span) -> bool:
     return within.begins <= when.begins <= within.ends
 
 
-def _is_later(when: Span, within: Span) -> bool:
-    return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
-
-
 def confirms(fact: Fact, case: Collected, rank: int | None = None) -> bool:
     """Whether a rank of that node, or this rank, reports right afterwards what a broken GPU causes.
 
@@ -105,11 +101,6 @@ def is_shown(fact: Fact, of: Span) -> bool:
     return when is None or of.begins is None or of.begins <= when <= (of.ends or when)
 
 
-def is_broken_since(fact: Fact, case: Collected) -> bool:
-    """Whether a node's own log reports a hardware or network fault in the days of the job, or at an unknown time."""
-    return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
-
-
 def without_other_boots(case: Collected) -> tuple[Fact, ...]:
     """The facts, with boots only of nodes on which the job had run for a while: a node may boot for it to begin."""
     ran, apart = case.job.ran, apart_s(case)
@@ -121,8 +112,13 @@ def without_other_boots(case: Collected) -> tuple[Fact, ...]:
     )
 
 
+def is_broken_since(fact: Fact, case: Collected) -> bool:
+    """Whether a node's own log reports a hardware or network fault in the days of the job, or at an unknown time."""
+    return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
+
+
 def fails_node(fact: Fact, case: Collected) -> bool:
-    """The same for any fault that no job causes: also a lost disk, or a kernel that stopped."""
+    """Whether a node's evidence fails it, with a fault that no job causes: also a lost disk, or a stopped kernel."""
     return fact.cause not in (CODE, RESOURCES) and is_of_late(fact, case)
 
 
@@ -161,7 +157,7 @@ def dated(case: Collected) -> tuple[Fact, ...]:
     facts = [
         fact
         for fact in case.facts
-        if (is_within(fact.when, within) or (_is_later(fact.when, within) and confirms(fact, case)))
+        if (is_within(fact.when, within) or (within.is_before(fact.when) and confirms(fact, case)))
         and not ended.is_before(fact.when, _lag_s(case))
     ]
     return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))

@@ -7,7 +7,7 @@ from textwrap import fill, shorten
 from typing import Any
 
 from clusterproof.plugins.case import COMPLETED, Collected, Event, Fact, Lead, Span
-from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Case, of_rank
+from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, RESTARTS, TEST, Case, of_rank
 from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_shown, shown
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
@@ -92,7 +92,7 @@ def _sentences(case: Case) -> Iterator[str]:
     if case.advice.exclude:
         yield f"Leave {fold(case.advice.exclude)} out of the restart."
     if verdict.standing != COMPLETED:
-        yield case.advice.restart_words
+        yield RESTARTS[case.advice.restart]
     if verdict.against:
         yield f"Also found, and not taken for the cause: {listed(verdict.against)}."
 
@@ -211,9 +211,12 @@ def _line(row: Row, begin: int, width: int) -> str:
     after = "…" if row.when.begins is not None and row.when.ends is None else ""
     when = f"{'…' if row.when.is_long else ''}{utc_text(row.when.shown)[begin:]}{after}"
     head = f"{row.mark or ' '} {when:<{width}} {row.where[:18]:<18} "
-    remaining = WIDTH - len(head)
-    cell = row.words if len(row.words) <= remaining else f"{row.words[: remaining - 1]}…"
-    return f"{head}{cell}".rstrip()
+    return f"{head}{cut(row.words, WIDTH - len(head))}".rstrip()
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text, with a mark if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def markdown(case: Case) -> str:

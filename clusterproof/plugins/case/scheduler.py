@@ -28,9 +28,10 @@ _NUMBERS = re.compile(
 _OF_SCONTROL = re.compile(r"\s{0,12}(?:[A-Za-z][\w/:-]{0,60}=|NtasksPerTRES:)")  # prefixes of its lines
 _TYPED = re.compile(r"\s{0,20}(?:[\w@:~/.\[\]() -]{0,100}[$#%] ?)?(?:sacct|scontrol) .{0,500}\n")  # as people paste it
 _SCRIPT = re.compile(r"^\s{0,12}BatchScript=", re.MULTILINE)  # from here on the owner's text
-_ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?)(?:\s|\||$)")
+_JOB_NUMBER = r"\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?"  # of a job, a task of an array, or a component
+_ROW = re.compile(rf"\s{{0,20}}({_JOB_NUMBER})(?:\s|\||$)")
 _STEP_ROW = re.compile(r"\s{0,20}\d{1,12}(?:_\d{1,9}|\+\d{1,6})?\.")
-_NUMBER = re.compile(r"\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?", re.ASCII)
+_NUMBER = re.compile(_JOB_NUMBER, re.ASCII)
 _HEAD = re.compile(r"\s{0,20}JobID[\s|].{0,2000}\bState\b")
 _RULE = re.compile(r"[- ]{3,4000}")
 _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
@@ -66,13 +67,12 @@ def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
     parts: dict[str, list[Record]] = {}
     own = _record(text)[:LOOKED_AT]
     for fields in _records(own, _ROW):
-        job, events = _job(dict(reversed(list(fields))), source, clock)  # later ones may be user text
+        job, events = _job(fields, source, clock)
         if job.number:
             parts.setdefault(job.number.partition("+")[0], []).append((job, events))
     steps: dict[str, list[Mapping[str, str]]] = {}
     for fields in _records(own, _STEP_ROW):
-        row = dict(reversed(list(fields)))
-        steps.setdefault(re.split(r"[+.]", row.get("JobID", "").strip())[0], []).append(row)
+        steps.setdefault(re.split(r"[+.]", fields.get("JobID", "").strip())[0], []).append(fields)
     return tuple(
         (job, (*events, *_out_of_memory(job, steps.get(job.number, ()), source, clock)))
         for job, events in (_merged_parts(number, records) for number, records in parts.items())
@@ -185,13 +185,14 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
 
 def _out_of_memory(job: Job, steps: Iterable[Mapping[str, str]], source: str, clock: Clock) -> Iterator[Event]:
     """Steps killed at their memory limit as the job failed: the job's own state is that of its script."""
-    ends = job.ran.ends if job.state == FAILED else None
-    for fields in steps if ends is not None else ():
+    if job.state != FAILED or job.ran.ends is None:
+        return
+    for fields in steps:
         step = fields.get("JobID", "").strip().rpartition(".")[2]
         state = _STATE.match(fields.get("State", ""))
         sign = sign_of("scheduler", f"JobState={state[0]}") if state else None
         ended = clock.of(fields.get("End", ""))
-        is_of_end = None not in (ended.begins, ends) and (ended.begins or 0) >= (ends or 0) - limits().teardown_s
+        is_of_end = ended.begins is not None and ended.begins >= job.ran.ends - limits().teardown_s
         if step != EXTERN and sign and sign.cause == RESOURCES and is_of_end:
             nodes = _nodes(fields.get("NodeList", ""))
             words = f"Slurm: step {step}: {state[0] if state else ''}"
@@ -202,19 +203,24 @@ def _is_one_failed(job: Job, state: str) -> bool:
     return state == "NODE_FAIL" and len(job.nodes) == 1
 
 
-def _records(text: str, form: re.Pattern[str]) -> Iterator[Iterator[tuple[str, str]]]:
+def _records(text: str, form: re.Pattern[str]) -> Iterator[Mapping[str, str]]:
     """The fields of each job, or of each of their steps, by sacct's names."""
     if text.lstrip().startswith("JobId="):
-        yield from map(_of_scontrol, blocks(text) if form is _ROW else ())
+        yield from map(_first_of_each, map(_of_scontrol, blocks(text) if form is _ROW else ()))
         return
     lines = _lines(text)
     if not lines or not _HEAD.match(lines[0]):
         return
     for row in filter(form.match, lines[1:]):  # steps have a point in their id
         if "|" in lines[0]:
-            yield zip(lines[0].split("|"), row.split("|"), strict=False)
+            yield _first_of_each(zip(lines[0].split("|"), row.split("|"), strict=False))
         else:
-            yield _columns(lines[0], lines[1], row)
+            yield _first_of_each(_columns(lines[0], lines[1], row))
+
+
+def _first_of_each(fields: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """The first value of each field: later ones may be the owner's text."""
+    return dict(reversed(list(fields)))
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from clusterproof.plugins.case import RESOLUTION_S, Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.catalog.causes import STOPPED, limits
 
-ALL = -1  # stands for all ranks: a scheduler's messages are about all of them
+ALL = -1  # stands for all ranks
 BY_SCHEDULER = (
     "time_limit",
     "preempted",
@@ -45,7 +45,7 @@ class _Stops:
         self.undated: dict[_Order, int] = {}  # the first line of those without a time
         earliest: dict[bool, dict[_Order | None, float]] = {True: {}, False: {}}
         for stop in stops:
-            line, order, when = position(stop)[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
+            line, order, when = stop.position[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
             if order and line is not None and when.begins is not None:
                 self.lines.setdefault(order, []).append((when.begins, when.ends or math.inf, line))
             elif order and line is not None:
@@ -66,7 +66,7 @@ class _Stops:
 
     def _is_behind_line(self, event: Event, order: _Order | None) -> bool:
         """Whether its line comes after that of a stop in its own file."""
-        line, when = position(event)[1], event.when
+        line, when = event.position[1], event.when
         if order is None or line is None or event.waited_s:
             return False
         known = self.lines.get(order, [])
@@ -92,8 +92,8 @@ _Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are 
 
 
 def _order(event: Event, is_by_scheduler: bool) -> _Order | None:
-    """A sort key: a rank may be told to end because of another's end, whose message comes later. None: no line."""
-    file, line = position(event)
+    """Whose lines in its file are in order: a rank may be told to end as another did, which is reported later."""
+    file, line = event.position
     if line is None:
         return None
     return file, ALL if is_by_scheduler else event.rank
@@ -107,18 +107,12 @@ def may_be_of_a_stop(events: Collection[Event], stops: Iterable[Event]) -> bool:
     """Whether the order is unknown: events without a time, or a job that was fine shortly before a stop."""
     if any(event.when.ends is not None for event in events):
         return False
-    files = {file for file, line in map(position, events) if line is not None}
+    files = {file for file, line in (event.position for event in events) if line is not None}
     known = [event.when.begins for event in events if event.when.begins is not None]
     first, last = min(known, default=math.inf), max(known, default=-math.inf)
     for stop in (stop for stop in stops if stop.sign in BY_SCHEDULER):
-        (file, line), stopped = position(stop), stop.when.begins
+        (file, line), stopped = stop.position, stop.when.begins
         is_in_one_file = line is not None and file in files
         if not is_in_one_file and (stopped is None or (stopped - limits().lag_s <= first and last < stopped)):
             return True
     return False
-
-
-def position(event: Event) -> tuple[str, int | None]:
-    """The file that an event is from, and its line; None for sources without lines."""
-    file, _, line = event.source.rpartition(":")
-    return (file, int(line)) if line.isdecimal() else (event.source, None)

@@ -7,7 +7,7 @@ import re
 from collections import deque
 
 from clusterproof.plugins.case import Event, Span
-from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, OF_MPIRUN, rest_of
+from clusterproof.plugins.case.exceptions import NAME_OF_EXCEPTION, OF_MPIRUN, rest_of
 from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, signs
 from clusterproof.plugins.core.record import field, record, replace
 

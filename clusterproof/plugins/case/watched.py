@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from clusterproof.plugins.case import label, one_line
-from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.node_log import booted, facts_of
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN

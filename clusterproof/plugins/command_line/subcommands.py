@@ -105,7 +105,7 @@ SUBCOMMANDS = (  # in the order shown by help
     Subcommand(
         "watch X",
         "watch nodes during jobs; report what changes",
-        f"{_PLUGINS}.watch.command:parser",
+        f"{_PLUGINS}.watch.options:parser",
         f"{_PLUGINS}.watch.command:watch",
         page="docs/watch.md",
     ),

@@ -85,6 +85,7 @@ class Controller:
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
         self._events = Events(lambda event: watch.is_without_news(event.node, event.what))
+        self.on_session_end: Callable[[], object] = lambda: None  # called whenever a node's connection ends
         self._is_over = False
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
@@ -136,7 +137,7 @@ class Controller:
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
             on_node = self._node_sessions.on_node(partial(self._interrupted, target.name))
-            cursor = _cursor_of(self.watch, target.name)
+            cursor = partial(self.watch.log_cursor, target.name)
             session = SamplerSession(target, on_node, sampling, cursor, self._events)  # type: ignore[arg-type] # takes more
             self._sessions.append(session)
             session.start()
@@ -184,7 +185,7 @@ class Controller:
         elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-            self.sinks.session_ended()
+            self.on_session_end()
         else:
             self._update(event.node, event.what, event.at)
             self.sinks.states_changed([event.node])
@@ -252,7 +253,3 @@ def release_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc would keep it otherwise
     if trim:
         trim(0)
-
-
-def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:
-    return lambda: watch.log_cursor(name)

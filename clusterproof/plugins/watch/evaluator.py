@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.plugins.evaluation.evaluate import verdicts_on
 from clusterproof.plugins.evidence.fact import LOAD_COLLECTORS, ONLY_CAPTURED
-from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, line_findings
-from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.watch import ALSO, RuleResult
-from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
+from clusterproof.plugins.watch import RuleResults, Unknown
+from clusterproof.plugins.watch.findings import evaluated, over_by_line, rule_results_of
+from clusterproof.plugins.watch.overlay import (
+    WATCHED,
+    LogCursor,
+    log_cursor_of,
+    with_facts,
+    with_known,
+    with_lines,
+    with_reported,
+)
 from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
 CHANGING = frozenset(WATCHED)  # reported again while a node is watched
 UNCHANGING = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron", "memory", "nvme")
 KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
-XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # whose findings are reported individually …
 LASTING = frozenset({"gpu.no_throttle"})  # transient conditions: evaluated at each tick
 
 VISIT_CHECKS = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
 
-RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
-Unknown = frozenset[tuple[str, str]]
 OnResults = Callable[[str, list[Result], RuleResults], object]
 
 
@@ -90,7 +91,7 @@ class Evaluator:
         verdicts = {}
         for name in evidence_by_node:
             results = self._results(made[name], self._checks)
-            rule_results = self._rule_results(made[name], results)
+            rule_results = rule_results_of(made[name], results)
             self.on_results(name, results, rule_results)
             verdicts[name] = rule_results, results
         if is_any_reached:
@@ -120,16 +121,9 @@ class Evaluator:
         collectors = node.evidence.collectors.items() if node else ()
         return {name: value for name, value in collectors if name in CHANGING}
 
-    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+    def log_cursor(self, name: str) -> LogCursor | None:
         """How far its kernel log was read."""
-        node = self._nodes.get(name)
-        log = node.evidence.collectors.get(LOG) if node else None
-        cursor = log.value.get("cursor") if log and isinstance(log.value, dict) else None
-        if isinstance(cursor, list) and len(cursor) == 3:  # boot id, sequence, seconds
-            boot_id, sequence, seconds = cursor
-            if isinstance(boot_id, str) and isinstance(sequence, int) and isinstance(seconds, (int, float)):
-                return boot_id, sequence, float(seconds)
-        return None
+        return log_cursor_of(self._of(name))
 
     def logged(self, name: str, lines: Iterable[LogLine]) -> None:
         """Add lines of a node's kernel log."""
@@ -151,10 +145,10 @@ class Evaluator:
         """Evaluate these checks on a node as far as possible: which were evaluated, findings, and unknown devices."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
-        rule_results = self._rule_results(node, results)
+        rule_results = rule_results_of(node, results)
         self.on_results(name, results, rule_results)
         known, unknown = evaluated(results)
-        return known | (_over_by_line(node) & frozenset(rules)), rule_results, unknown
+        return known | (over_by_line(node) & frozenset(rules)), rule_results, unknown
 
     def _of(self, name: str) -> NodeEvidence:
         node = self._nodes.get(name)
@@ -169,108 +163,3 @@ class Evaluator:
         self.policy = self.policy.as_of_today()
         every = (self._checks[rule] for rule in rules if rule in self._checks)
         return [result for check in every for result in verdicts_on(self.policy, check, node)]
-
-    def _rule_results(self, node: Node, results: Iterable[Result]) -> RuleResults:
-        rule_results: RuleResults = {}
-        every = (part for result in results for part in result.by_verdict)
-        for result in sorted(every, key=lambda part: part.verdict.rank):
-            if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
-                continue
-            one_by_one = {**_xid_results(node, result), **_line_results(node, result)}
-            if one_by_one:
-                rule_results = one_by_one | rule_results
-            else:
-                for device in result.devices or ("",):
-                    rule_results[device, result.check] = _with(rule_results.get((device, result.check)), result)
-        return rule_results
-
-
-def _with(earlier: RuleResult | None, result: Result) -> RuleResult:
-    """One check's findings on a device in one line, worst first."""
-    return _joined(earlier, result.verdict, result.message.split("\n"))
-
-
-def _joined(earlier: RuleResult | None, verdict: Verdict, messages: Sequence[str]) -> RuleResult:
-    """The findings so far and further ones, with the worst verdict."""
-    if earlier is None:
-        return RuleResult(verdict, ALSO.join(messages), len(messages))
-    worst = min(earlier.verdict, verdict, key=lambda one: one.rank)
-    return RuleResult(worst, ALSO.join([earlier.message, *messages]), earlier.findings + len(messages))
-
-
-def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
-    """The checks that could be evaluated, and the devices for which they could not: their states stay open."""
-    every = list(results)
-    unknown = {
-        (device, part.check)
-        for result in every
-        for part in result.by_verdict
-        if part.verdict is Verdict.INCOMPLETE
-        for device in part.devices or ("",)
-    }
-    return frozenset(part.check for part in every if ("", part.check) not in unknown), frozenset(unknown)
-
-
-def _line_results(node: Node, result: Result) -> RuleResults:
-    """Findings of the kernel log, for checks that evaluate nothing else: each form of line and device once."""
-    if result.check not in evaluated_by_line():
-        return {}
-    try:
-        lines, _ = line_findings(node, result.check)
-    except (Incomplete, NotApplicable):
-        return {}
-    rule_results: RuleResults = {}
-    for line in lines:
-        key = (", ".join(filter(None, (line.device, line.form.label))), result.check)
-        verdict, before = _read(Verdict.FAIL if line.fails else Verdict.CONCERN, node, result), rule_results.get(key)
-        rule_results[key] = _joined(before, verdict, [line.words])
-    return rule_results
-
-
-def _read(verdict: Verdict, node: Node, result: Result) -> Verdict:
-    """The verdict as the site's policy reads it in a result of the same check."""
-    return node.policy.verdict_of(result.check, result.owner, verdict)
-
-
-def _over_by_line(node: Node) -> frozenset[str]:
-    """The checks whose findings end with a later line: they do not stay open because the log lost its beginning."""
-    try:
-        node.kernel_events  # noqa: B018 - raises Incomplete if it could not be read
-    except Incomplete:
-        return frozenset()
-    return evaluated_by_line()
-
-
-@cache
-def evaluated_by_line() -> frozenset[str]:
-    """Checks that only evaluate forms of kernel log lines, and those of Xids."""
-    by_form = {form.check for form in log_forms().values() if form.check}
-    return frozenset(by_form - {form.check for form in log_forms().values() if form.event}) | XIDS.keys()
-
-
-def _xid_results(node: Node, result: Result) -> RuleResults:
-    """The Xid findings of the kernel log: each GPU and code once."""
-    if result.check not in XIDS:
-        return {}
-    try:
-        findings = [finding for finding in _xids(node) if finding.severity != "none"]
-        names = gpus_by_address(node)
-    except (Incomplete, NotApplicable):
-        findings, names = [], {}
-    rule_results: RuleResults = {}
-    for finding in findings:
-        if finding.family == XIDS[result.check]:
-            where = names[finding.pci].label if finding.pci in names else finding.pci or "an unnamed device"
-            title = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
-            verdict = _read(Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN, node, result)
-            rule_results[f"{where}, {finding.family} {finding.code}", result.check] = RuleResult(
-                verdict, f"{title}: {finding.action}"
-            )
-    return rule_results
-
-
-def _xids(node: Node) -> tuple[XidFinding, ...]:
-    events, gpus = node.kernel_events, gpus_by_address(node)
-    due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
-    uuids = {address: gpu.uuid for address, gpu in gpus.items()}
-    return (*evaluate(events, node.catalog, remap_due=due, uuids=uuids), *evaluate_switches(events, node.catalog))

@@ -17,7 +17,8 @@ from clusterproof.plugins.core.result import Finding, Result, grouped, with_find
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.watch import Key, RuleResult
-from clusterproof.plugins.watch.evaluator import Evaluator, evaluated
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.findings import evaluated
 from clusterproof.plugins.watch.own_health import SAMPLED_RULES
 
 HEADERS = [

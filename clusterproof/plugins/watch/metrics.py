@@ -1,82 +1,21 @@
-"""The watch's metrics for Prometheus, from what nodes last reported: base units, monotonic counters."""
+"""The watch's metrics for Prometheus: base units, monotonic counters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, repeat
-from operator import itemgetter
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from clusterproof.plugins.core.record import field, record, replace
+from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
+from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch import Key, RuleResult
+from clusterproof.plugins.watch.node_metrics import COLUMNS, SUMMED, NodeMetrics
 from clusterproof.plugins.watch.own_health import IN_WORDS
-from clusterproof.plugins.watch.updates import Hello, Tick, Update
-
-# Columns that are means since the previous sample: multiplied by that time they are sums, in these units.
-SUMMED: Mapping[str, float] = {
-    "nvlink": 1e6,  # MB/s → bytes
-    "pcie": 1e6,
-    "capped": 0.01,  # % → seconds
-    "slowed": 0.01,
-}
-_INDEX = {column: index for index, column in enumerate(GPU_COLUMNS)}
-_summable = itemgetter(*map(_INDEX.__getitem__, SUMMED))
-NOTHING = (None,) * len(SUMMED)
-
-Values = tuple[float | None, ...]
-
-
-@record
-class NodeMetrics:
-    """A node as of its last message; `seen_s` is in seconds since 1970 by the watching host's clock."""
-
-    seen_s: float = 0.0
-    at: float = 0.0  # the same, by time.monotonic()
-    samples: int = 0
-    connections: int = 0
-    up: float | None = None  # seconds from boot to its last sample
-    gpu: tuple[Values, ...] = ()  # of each GPU, in the order of GPU_COLUMNS
-    gpus: tuple[SampledGpu, ...] = ()
-    sums: tuple[Values, ...] = ()  # of each GPU, in the order of SUMMED; None for what was never reported
-    late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-
-    def after(self, update: Update, wall_s: float, at: float) -> NodeMetrics:
-        """The state after a message from the node."""
-        if isinstance(update, Hello):
-            return replace(self, seen_s=wall_s, at=at, connections=self.connections + 1, up=None)
-        if not isinstance(update, Tick):
-            return replace(self, seen_s=wall_s, at=at)
-        seconds = max(0.0, update.up - self.up) if self.up is not None else 0.0
-        return replace(
-            self,
-            seen_s=wall_s,
-            at=at,
-            samples=self.samples + 1,
-            up=update.up,
-            gpu=update.gpu,
-            gpus=self.gpus if update.gpus is None else update.gpus,
-            sums=tuple(_summed(self.sums, update.gpu, seconds)) if update.gpu else self.sums,
-            late=update.late,
-        )
-
-
-def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -> Iterable[Values]:
-    factors = [seconds * scale for scale in SUMMED.values()]
-    for values, before in zip(gpu, chain(sums, repeat(NOTHING)), strict=False):
-        yield tuple(
-            [
-                old if value is None else (old or 0.0) + (value * factor if value > 0 else 0.0)
-                for old, value, factor in zip(before, _summable(values), factors, strict=True)
-            ]
-        )
-
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # label values, in the order of the label names
 
@@ -145,10 +84,6 @@ class Metrics(Collector):
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
 
-    def describe(self) -> Iterable[Metric]:
-        """Empty: names need not be known before there is data."""
-        return ()
-
     def collect(self) -> Iterable[Metric]:
         """All metric families with current values."""
         return families(self._look())
@@ -159,10 +94,6 @@ class WatchEnded(Collector):
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-
-    def describe(self) -> Iterable[Metric]:
-        """As in Metrics."""
-        return ()
 
     def collect(self) -> Iterable[Metric]:
         """The only metric family."""
@@ -260,7 +191,7 @@ def _fixed(present: Iterable[tuple[str, NodeMetrics]]) -> Iterator[tuple[str, in
 def _values(present: Iterable[tuple[str, NodeMetrics]], series: _Series) -> dict[tuple[str, ...], float]:
     more = tuple(series.labels.values())
     is_sum = series.column in _SUMS
-    column = (_SUMS if is_sum else _INDEX)[series.column]
+    column = (_SUMS if is_sum else COLUMNS)[series.column]
     return {
         (name, str(at), *more): value * series.scale
         for name, metrics in present

@@ -22,6 +22,7 @@ MAX_LINES = 2_000  # of one node's kernel log
 MAX_LINES_OF_PROCESSES = 500  # and of those written by processes, if there are more in all
 
 Facts = Mapping[int, Mapping[str, Any]]  # by GPU index
+LogCursor = tuple[str, int, float]  # boot id, the last line's sequence number, and its seconds since boot
 
 
 @dataclass
@@ -43,9 +44,8 @@ class PendingUpdates:
 
     def applied_to(self, evidence: NodeEvidence) -> NodeEvidence:
         """The evidence with these updates, without duplicate lines."""
-        cursor = (_value(evidence, LOG) or {}).get("cursor")
-        known = cursor[1] if isinstance(cursor, list) and len(cursor) == 3 and isinstance(cursor[1], int) else -1
-        lines = [line for line in self.lines if line.sequence > known]
+        cursor = log_cursor_of(evidence)
+        lines = [line for line in self.lines if not cursor or line.sequence > cursor[1]]
         return with_reported(with_facts(with_lines(evidence, lines), self.facts), self.reported)
 
 
@@ -55,12 +55,20 @@ def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence
     before = (log or {}).get("lines") or []
     if log is None or not isinstance(before, list) or not lines:
         return evidence
-    known = before.copy()
-    cursor = log.get("cursor")
-    for line in lines:
-        known.append([line.seconds, line.text, *further(line.left_out, line.level)])
-        cursor = [cursor[0] if isinstance(cursor, list) and cursor else "", line.sequence, line.seconds]
-    return _with(evidence, LOG, {**log, "lines": _latest(known), "cursor": cursor})
+    more = [[line.seconds, line.text, *further(line.left_out, line.level)] for line in lines]
+    cursor = log_cursor_of(evidence)
+    read_to = [cursor[0] if cursor else "", lines[-1].sequence, lines[-1].seconds]
+    return _with(evidence, LOG, {**log, "lines": _latest([*before, *more]), "cursor": read_to})
+
+
+def log_cursor_of(evidence: NodeEvidence) -> LogCursor | None:
+    """How far a node's kernel log was read; None if it does not say so."""
+    cursor = (_value(evidence, LOG) or {}).get("cursor")
+    if isinstance(cursor, list) and len(cursor) == 3:
+        boot_id, sequence, seconds = cursor
+        if isinstance(boot_id, str) and isinstance(sequence, int) and isinstance(seconds, (int, float)):
+            return boot_id, sequence, float(seconds)
+    return None
 
 
 def _latest(lines: list[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
-from clusterproof.plugins.core.message import listed, printable
+from clusterproof.plugins.core.message import listed, number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import TOO_MANY, RuleResult
@@ -48,12 +48,10 @@ def late_sources(tick: Tick) -> dict[tuple[str, str], RuleResult]:
     return results
 
 
-def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> RuleResult | None:
-    """A finding if the node's clock was set by at least so much between two moments."""
+def clock_step(before: Hello, tick: Tick, least_s: float) -> str:
+    """The message if the node's clock was set by at least so much between two moments; else empty."""
     step = step_s(before, tick)
-    if abs(step) < least_s:
-        return None
-    return RuleResult(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
+    return f"the clock was set by {step:+.0f} s; expected a clock that runs evenly" if abs(step) >= least_s else ""
 
 
 def is_slowed(facts: Mapping[str, Any]) -> bool:
@@ -67,16 +65,15 @@ def is_slowed(facts: Mapping[str, Any]) -> bool:
     return known or bool(unknown_clocks_event_reasons(mask))
 
 
-def step_s(before: Hello | Tick, after: Hello | Tick) -> float:
+def step_s(before: Hello, after: Hello | Tick) -> float:
     """By how much a clock was set between two moments."""
     return (after.now - before.now) - (after.up - before.up)
 
 
 def lines_lost(count: int) -> str:
     """A finding that the kernel overwrote log lines before they were read."""
-    lines = "1 line" if count == 1 else f"{count:,} lines"
     was = "was" if count == 1 else "were"
-    return f"{lines} of the kernel log {was} overwritten unread; expected all of them"
+    return f"{number_of(count, 'line')} of the kernel log {was} overwritten unread; expected all of them"
 
 
 def silent(seconds: float, why: str) -> RuleResult:

@@ -14,6 +14,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.transport import PROGRAM_ENDED, NodeSession
+from clusterproof.plugins.watch.overlay import LogCursor
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update, UpdateStream
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -22,8 +23,6 @@ SETTLED_S = 60.0  # after a connection of this length, the next is started witho
 DEAD_TICKS, MIN_DEAD_S = 4, 30.0  # without any output
 MAX_WAITING, BUSY_S = 5_000, 0.05  # unprocessed events
 MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
-
-Cursor = Callable[[], tuple[str, int, float] | None]
 
 
 @record
@@ -64,7 +63,7 @@ class SamplerSession:
         target: Target,
         session: NodeSession,
         sampling: SamplerOptions,
-        cursor: Cursor,
+        cursor: Callable[[], LogCursor | None],
         events: SimpleQueue[SessionEvent | None],
     ) -> None:
         self._target, self._session, self._sampling, self._cursor, self._events = (

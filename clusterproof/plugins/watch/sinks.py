@@ -16,7 +16,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
-from clusterproof.plugins.watch.metrics import Metrics, NodeMetrics, Snapshot
+from clusterproof.plugins.watch.metrics import Metrics, Snapshot
+from clusterproof.plugins.watch.node_metrics import NodeMetrics
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
 from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
@@ -45,7 +46,6 @@ class Sinks:
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._parts: dict[str, Callable[[], bool]] = {}
         self._notifiers: list[Notifier] = []
-        self._ended: list[Callable[[], object]] = []
         self._ticks: list[Callable[[], object]] = []
         self._page: LivePage | None = None
         self._open = ExitStack()
@@ -123,15 +123,6 @@ class Sinks:
         """A node has reported something."""
         if self._is_measured:
             self._nodes[node] = self._nodes[node].after(update, wall_s, at)
-
-    def on_end(self, act: Callable[[], object]) -> None:
-        """Call this whenever a node's connection ends."""
-        self._ended.append(act)
-
-    def session_ended(self) -> None:
-        """A node's connection has ended."""
-        for act in self._ended:
-            act()
 
     def report(self, changes: Sequence[Change]) -> None:
         """These changes were reported."""

@@ -9,9 +9,10 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, States
-from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
-from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, RuleResults, Unknown
+from clusterproof.plugins.watch.evaluator import LASTING, Evaluator
+from clusterproof.plugins.watch.findings import evaluated
+from clusterproof.plugins.watch.overlay import LOG, NVML, LogCursor, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
     CLOCK,
     GPU_SOURCE,
@@ -27,10 +28,10 @@ from clusterproof.plugins.watch.own_health import (
     lines_lost,
     silent,
 )
+from clusterproof.plugins.watch.states import States
 from clusterproof.plugins.watch.timing import TIMING, Timing
 from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
-RuleResults = Mapping[tuple[str, str], RuleResult]
 AGAIN_S, MAX_DOUBLINGS = 60.0, 5  # from the start of a visit that did not reach a node; doubled after each failure
 
 
@@ -39,7 +40,6 @@ class _WatchedNode:
     last_seen: float  # when it last sent anything, or was first connected to
     is_expected: bool = True  # at each tick: its first connection has sent something, or ended
     silent_ticks: int = 0  # consecutive checks without anything from it
-    hello: Hello | None = None
     last: Hello | None = None  # when it last was heard, by its own clocks
     boot_id: str = ""
     sequence: int = 0  # of the last kernel log line that it sent in this boot
@@ -166,23 +166,19 @@ class Watch:
             return False
         if node.is_due or node.last is None or self.states.has_any(name):
             return False
-        return clock_step(node.last, update, self.timing.clock_step_s) is None
+        return not clock_step(node.last, update, self.timing.clock_step_s)
 
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; this is reported if it does not come back soon."""
         node = self._nodes[name]
         node.is_expected, node.end_reason = True, why or node.end_reason
 
-    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+    def log_cursor(self, name: str) -> LogCursor | None:
         """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
         node, cursor = self._nodes[name], self.evaluator.log_cursor(name)
         if cursor and node.boot_id and cursor[0] != node.boot_id:
             return node.boot_id, node.sequence, 0.0
         return cursor
-
-    def is_new_boot(self, name: str, hello: Hello) -> bool:
-        """Whether a node has rebooted since it was last evaluated, so that everything must be evaluated again."""
-        return self._nodes[name].boot_id not in ("", hello.boot_id) and bool(hello.boot_id)
 
     def check_silence(self, now: float) -> list[Change]:
         """Find nodes that are silent or have too many findings, and states that no longer flap.
@@ -204,12 +200,12 @@ class Watch:
 
     def _hello(self, name: str, node: _WatchedNode, hello: Hello, now: float) -> list[Change]:
         changes = []
-        if self.is_new_boot(name, hello):
+        if node.boot_id and hello.boot_id and node.boot_id != hello.boot_id:  # so that all must be evaluated again
             node.pending = PendingUpdates() if node.pending else None
             node.is_due, node.due_from_s, node.failed_visits = True, now, 0
             node.has_booted, node.sequence = True, 0
             changes.append(_event(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
-        node.hello = node.last = hello
+        node.last = hello
         node.slowed.clear()  # its sampler reports it again
         node.boot_id = hello.boot_id or node.boot_id
         results: RuleResults = {}
@@ -221,9 +217,8 @@ class Watch:
     def _tick(self, name: str, node: _WatchedNode, tick: Tick, now: float) -> list[Change]:
         node.ticks += 1
         changes = []
-        step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
-        if step:
-            changes.append(_event(name, CLOCK, step.message, now))
+        if node.last and (step := clock_step(node.last, tick, self.timing.clock_step_s)):
+            changes.append(_event(name, CLOCK, step, now))
         node.last = Hello("", tick.now, tick.up)  # its values are not needed again
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
@@ -241,7 +236,7 @@ class Watch:
     def _slowdowns(self, name: str, now: float, *, is_reevaluated: bool, is_late: bool) -> list[Change]:
         """Evaluate transient conditions; of what is not known now, nothing is over."""
         slowed: RuleResults = {}
-        rules, unknown = LASTING, frozenset[tuple[str, str]]()
+        rules, unknown = LASTING, Unknown()
         if is_reevaluated and self.evaluator.knows(name):
             rules, slowed, unknown = self.evaluator.reevaluate(name, LASTING)
         elif is_reevaluated:
@@ -272,5 +267,5 @@ class Watch:
 
 
 def _event(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
-    """Report events, which are over at once."""
+    """An event, which is over at once."""
     return Change(ChangeKind.HAPPENED, Key(name, "", rule), verdict, message, now)

@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,10 +24,10 @@ from clusterproof.plugins.watch.notify import heartbeat, notifier
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat, NoHeartbeat, accepted, send
 from clusterproof.plugins.watch.notify.notifier import pause_s
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
+from tests.watch.conditions import TIMEOUT_S, until
 from tests.watch.sinks_of_day import OfDay
 
 SECRET = "tok3n-and-passw0rd"
-TIMEOUT_S = 600.0
 
 
 @dataclass
@@ -77,13 +77,6 @@ def switch(certificate: Path | None = None) -> Iterator[Switch]:
         finally:
             listening.shutdown()
             thread.join()
-
-
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)

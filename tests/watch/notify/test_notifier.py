@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,10 @@ from clusterproof.plugins.watch import Change, ChangeKind, notify
 from clusterproof.plugins.watch.notify import Alert, Notification, notifier, receiver
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
-from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
+from tests.watch.conditions import TIMEOUT_S
+from tests.watch.receiving import Notified, WebServer, change, keeping, lines, quick
 from tests.watch.sinks_of_day import OfDay
+from tests.watch.small_disk import no_room
 
 
 def notifications(changes: Iterable[Change]) -> list[Any]:
@@ -124,13 +124,6 @@ def test_one_notification_that_is_never_taken_holds_up_no_other() -> None:
     assert due.not_before(due.due_s("poison")) == 12.0
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
-    quick(monkeypatch)
-    with web_server() as made:
-        yield made
-
-
 @pytest.mark.long
 def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_and_once(server: WebServer) -> None:
     server.status = 500
@@ -219,17 +212,13 @@ def test_a_disk_that_is_full_delays_what_a_program_is_told(tmp_path: Path, monke
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received"))
     with monkeypatch.context() as full:
-        full.setattr(tempfile, "TemporaryFile", _no_room)
+        full.setattr(tempfile, "TemporaryFile", no_room)
         notified.notifier.queue([change("a")])
         notified.counted("failed")
     notified.counted("delivered").notifier.close()
     assert [notification["nodes"] for notification in lines(tmp_path / "received")] == ["a"]
     assert "No space left on device" in notified.own[0]
     assert notified.own[1] == "notifications are delivered again"
-
-
-def _no_room(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.long

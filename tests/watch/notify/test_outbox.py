@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +12,18 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import Change, ChangeKind, States
+from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, with_delivered
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
+from clusterproof.plugins.watch.states import States
 from tests.watch.days import NODE
-from tests.watch.receiving import Notified, WebServer, change, lines, quick, web_server
+from tests.watch.receiving import Notified, WebServer, change, lines
 from tests.watch.sinks_of_day import OfDay
-from tests.watch.small_disk import small_disk
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
-    quick(monkeypatch)
-    with web_server() as made:
-        yield made
+from tests.watch.small_disk import no_room, small_disk
 
 
 @pytest.mark.long
@@ -179,8 +171,8 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     watched.sinks._notifiers.append(notified.notifier)
     controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.sinks)
     with monkeypatch.context() as full:
-        full.setattr(OutboxFile, "_append", _no_room)
-        full.setattr(OutboxFile, "_rewrite", _no_room)
+        full.setattr(OutboxFile, "_append", no_room)
+        full.setattr(OutboxFile, "_rewrite", no_room)
         controller._report([change("a")])
         controller._report([change("a", ChangeKind.CLOSED)])
         assert not record_file.exists() or not lines(record_file)[1:]
@@ -189,7 +181,3 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     recording.guard(lambda: None, time.monotonic() + 120.0)
     assert [record["kind"] for record in lines(record_file)] == ["opened", "closed"]
     notified.notifier.close()
-
-
-def _no_room(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -17,8 +17,9 @@ from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, paths_for
 from clusterproof.plugins.watch.notify.receiver import Delivery, ReceiverProgram, identity_of
 from clusterproof.plugins.watch.notify.services import receiver_of
+from tests.watch.conditions import until
 from tests.watch.days import NODE, Day
-from tests.watch.receiving import change, lines, quick, until
+from tests.watch.receiving import change, lines, quick
 from tests.watch.sinks_of_day import OfDay
 
 

@@ -12,7 +12,7 @@ from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.notify import Alert, Notification
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Delivery, Receiver
-from clusterproof.plugins.watch.own_health import Outage
+from clusterproof.plugins.watch.own_health import MAX_NODES, Outage
 
 FIRST_S = 1.0  # doubled with each failure
 MAX_S = 60.0
@@ -59,7 +59,6 @@ class RetrySchedule:
 GATHER_S = 2.0  # from the first change on: a failing switch affects all its nodes within that time
 END_S = 10.0  # for everything left to be sent when the watch ends
 CHECK_S = 5.0  # interval for due reminders, and for a disk that was full
-MAX_NODES = 120  # characters of a nodeset
 OUTCOMES = ("delivered", "failed", "dropped")  # counts every attempt
 
 

@@ -1,16 +1,10 @@
-"""Failure reports at the end of a log: torchrun's, one block for each node, and exceptions.
-
-The log ends before the exception's name or message, or no sign matches it.
-"""
+"""Exceptions in output: those that break off before their name or message, and those that no sign matches."""
 
 from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.case import Span, label
-from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, SUSPICION, Sign, signs
-from clusterproof.plugins.core.record import record
 
 CUT, CUT_CPP, UNCAUGHT = "exception_cut_off", "cpp_exception_cut_off", "exception_unknown"  # signs of causes.toml
 HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called after throwing an instance of"}
@@ -105,46 +99,3 @@ def rest_of(line: str) -> str:
     """A line without the labels of its rank."""
     before = _BEFORE.match(line)
     return line[before.end() :] if before else line
-
-
-_FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
-_LOCAL_RANK = re.compile(r" \(local_rank: (\d{1,7})\)")
-NOT_A_NAME = "localhost"  # a machine's name alone
-_BEGINS = "time"
-
-
-@record
-class Failure:
-    """One process that failed, as its node's torchrun agent saw it; the agent polls, so the time is when it noticed."""
-
-    rank: int
-    node: str
-    when: Span
-    pid: int | None = None
-    local_rank: int = 0
-
-
-class Failures:
-    """Collects torchrun's blocks line by line."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.fields: dict[str, str] = {}
-        self.local_rank = 0
-
-    def take(self, line: str) -> Failure | None:
-        """The failure that this line, with its code, completes."""
-        match = _FIELD.search(line) if " : " in line else None
-        if not match:
-            return None
-        name, value, pid = match.groups()
-        self.fields = {name: value} if name == _BEGINS else {**self.fields, name: value}
-        if name == "rank":
-            self.local_rank = int(local[1]) if (local := _LOCAL_RANK.match(line, match.end())) else 0
-        rank = self.fields.get("rank", "")
-        if name != "exitcode" or not (rank.isdecimal() and rank.isascii() and len(rank) <= 7):
-            return None
-        node = label(self.fields.get("host", ""))
-        when = self.clock.of(self.fields.get("time", ""))
-        pid_or_none = int(pid) if pid else None
-        return Failure(int(rank), "" if node == NOT_A_NAME else node, when, pid_or_none, self.local_rank)
