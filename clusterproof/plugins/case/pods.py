@@ -11,7 +11,7 @@ from clusterproof.plugins.case import Event, Job, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.scheduler import SUCCEEDED
 from clusterproof.plugins.catalog.causes import sign_of
-from clusterproof.plugins.kubernetes.nodes import tables
+from clusterproof.plugins.kubernetes.values import tables
 
 MAX_ITEMS = 20_000
 JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # kinds that create pods
