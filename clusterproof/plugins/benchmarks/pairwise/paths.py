@@ -116,14 +116,13 @@ def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair])
 
 @dataclass(frozen=True, slots=True)
 class RailFinding:
-    """A finding on one rail; alike ones on several rails are joined. `key` is what it is about."""
+    """A finding on one rail; alike ones on several rails are joined."""
 
     kind: MeshKind
     nodes: tuple[str, ...]
     message: str
     rail: int
     why: str
-    key: str = ""
     links: tuple[tuple[str, str], ...] = ()
 
 
