@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import by_pair, nodes_of, pairs_of
 from clusterproof.plugins.benchmarks.pairwise.findings import (
     deduplicated,
     failing_or_suspect,
@@ -15,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
     slow_now_and_then,
     too_noisy,
 )
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, by_pair, succeeded
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.core.message import format_speeds
@@ -52,7 +53,7 @@ def analyse(
 ) -> Analysis:
     """The findings from these measurements. The floor is in busbw; None if unknown."""
     screened = screen(measurements, settings)
-    nodes = {node for measurement in measurements for node in measurement.pair.nodes}
+    nodes = nodes_of(measurements)
     failing = failing_or_suspect(measurements)
     if screened.reference is None:
         named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
@@ -85,7 +86,7 @@ def analyse(
 
 
 def _nothing(measurements: Sequence[Measurement]) -> PairFault:
-    nodes = tuple(sorted({node for measurement in measurements for node in measurement.pair.nodes}))
+    nodes = tuple(sorted(nodes_of(measurements)))
     return PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
@@ -154,9 +155,7 @@ def _configuration(
     middle, least = format_speeds(median(busbw), floor)
     message = f"{count} of {len(first)} measurements are under the floor of {least}, their median is {middle}"
     under = [measurement for measurement in succeeding if (measurement.reading.busbw_gb_per_s or 0.0) < floor]
-    nodes = tuple(sorted({node for measurement in under for node in measurement.pair.nodes}))
-    pairs = tuple({measurement.pair: None for measurement in under})
-    return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=pairs)
+    return PairFault(Kind.CONFIGURATION, tuple(sorted(nodes_of(under))), words=message, pairs=pairs_of(under))
 
 
 def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault]:
@@ -178,10 +177,9 @@ def _slow_place(place: SlowPlace, screened: Suspicion, settings: AnalysisSetting
     of_it = set(place.nodes)
     touching = [value for value in screened.values if not value.is_inside and of_it & set(value.pair.nodes)]
     again = [value.x + place.across for value in touching if value.is_retest and value.is_relaxed]
-    pairs = tuple({value.pair: None for value in touching})
     estimate = estimated(place.across, location_error(len(touching), screened.reference.sigma), len(touching))
     recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
     kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
     message = "well with at most half the pairs at once" if recovered else where
-    return PairFault(kind, place.nodes, place.name, estimate, words=message, pairs=pairs)
+    return PairFault(kind, place.nodes, place.name, estimate, words=message, pairs=pairs_of(touching))

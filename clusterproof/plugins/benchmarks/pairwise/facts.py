@@ -8,7 +8,7 @@ from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan, best_gb_per_s
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.core.message import format_speeds
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -53,7 +53,7 @@ class MeasuredPair:
         return (self,)
 
     @property
-    def measurements(self) -> tuple[Measurement, ...]:
+    def measurements(self) -> Sequence[Measurement]:
         """Its measurements."""
         return self.campaign.by_pair[self.pair]
 
@@ -72,9 +72,7 @@ class MeasuredPair:
     @property
     def best_gb_per_s(self) -> float | None:
         """Its best bandwidth, None if all measurements failed."""
-        return (
-            max((measurement.reading.busbw_gb_per_s or 0.0 for measurement in self.measurements), default=0.0) or None
-        )
+        return best_gb_per_s([measurement.reading for measurement in self.measurements])
 
     @property
     def finding(self) -> PairFault | None:
@@ -160,7 +158,7 @@ class PairwiseRun:
 
 def _pairs_of(node: str, campaign: Campaign) -> PairsOfNode:
     return PairsOfNode(
-        measured=campaign.by_node.get(node, ()),
+        measured=tuple(campaign.by_node.get(node, ())),
         if_none=_why_unmeasured(node, campaign),
         estimate=campaign.analysis.estimates.get(node),
         finding=next(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import comb, exp, hypot, log
 from statistics import NormalDist, median
 
-from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, by_node, by_pair, pairs_of, partners_of
 from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_text
 from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     ONE_SIDED,
@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     noise_of_both,
     own_noise,
 )
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measurement, Pair, PairFault, estimated
@@ -38,12 +38,12 @@ def link_findings(
 ) -> list[PairFault]:
     """Pairs that stay slow, or fail, though both nodes are fine with others."""
     assert screened.reference is not None
-    of_pair = by_pair(screened.values)
+    of_pair, measurements_of = by_pair(screened.values), by_pair(measurements)
     findings = []
     for pair in dict.fromkeys(screened.links):  # a pair may be slow and fail
         if set(named_nodes) & set(pair.nodes) or nodes < MIN_NODES:
             continue
-        tried = [measurement for measurement in measurements if measurement.pair == pair]
+        tried = measurements_of[pair]
         failed = [measurement for measurement in tried if not measurement.reading.busbw_gb_per_s]
         if failed and (len(_against(failed)) > 1 or pair not in of_pair):
             findings.append(failing_link(pair, failed, len(tried)))
@@ -150,22 +150,23 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     """Nodes with which measurements fail, whatever the partner; if that holds for most, no node is named."""
     findings = []
     failing = failing_nodes(measurements)
-    nodes = {node for measurement in measurements for node in measurement.pair}
+    measurements_of = by_node(measurements)
     for node in failing:
-        own = [measurement for measurement in measurements if node in measurement.pair.nodes]
+        own = measurements_of[node]
         failed = [measurement for measurement in own if not measurement.reading.busbw_gb_per_s]
         against = _against(failed)
-        partners = {measurement.pair.other(node) for measurement in against}
+        partners = partners_of(node, against)
         named = sum(measurement.reading.culprit == node for measurement in against)
         problems = (measurement.reading.problem for measurement in against or failed)
         attempts = len(own) - len(failed) + len(against)
         is_sure = len(against) >= 2 and len(partners) >= 2 and 2 * len(against) >= attempts
-        is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
+        is_named = named > 1 or (is_sure and 2 * len(failing) <= len(measurements_of))
         kind = Kind.FAILING_NODE if is_named else Kind.INCONCLUSIVE
         failures, attempts = (len(against), attempts) if is_named else (len(failed), len(own))
-        pairs = tuple({measurement.pair: None for measurement in failed})
         words = next(filter(None, problems), "")
-        findings.append(PairFault(kind, (node,), failures=failures, attempts=attempts, words=words, pairs=pairs))
+        findings.append(
+            PairFault(kind, (node,), failures=failures, attempts=attempts, words=words, pairs=pairs_of(failed))
+        )
     return findings
 
 
@@ -223,7 +224,7 @@ def left_open(
             f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
             f"{TO_BE_NAMED * 100:.0f} % slower: measure it {more}"
         )
-        pairs = tuple({value.pair: None for value in values})
+        pairs = pairs_of(values)
         findings.append(PairFault(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=message, pairs=pairs))
     return findings
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, partners_of
 from clusterproof.plugins.benchmarks.pairwise.centres import normal
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_node, values
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, succeeded, values
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
@@ -239,12 +240,8 @@ def slow_links(
     """Pairs far slower than their nodes are with others, unless cleared by retests; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * reference.sigma)
     low = {value.pair for value in values if value.x < cut}
-    of_pair: dict[Pair, list[Value]] = defaultdict(list)
-    for value in values:
-        if value.pair in low:
-            of_pair[value.pair].append(value)
     suspects = {}
-    for pair, own in of_pair.items():
+    for pair, own in by_pair(value for value in values if value.pair in low).items():
         score, middle = min(slow.get(node, 0.0) for node in pair.nodes), median(value.x for value in own)
         if _explains(score, middle, settings):
             continue
@@ -273,22 +270,20 @@ def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
     A failure with a partner that fails more often says nothing about a node, and a pair that fails repeatedly counts
     only once.
     """
-    partners: dict[str, set[str]] = defaultdict(set)
-    failed: dict[str, set[str]] = defaultdict(set)
-    for measurement in measurements:
-        for node in measurement.pair.nodes:
-            partners[node].add(measurement.pair.other(node))
-            if not measurement.reading.busbw_gb_per_s:
-                failed[node].add(measurement.pair.other(node))
-    rates = {node: len(failed[node]) / len(others) for node, others in partners.items()}
-    own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
+    failed: dict[str, set[str]] = {}
+    rates: dict[str, float] = {}
+    for node, of_node in by_node(measurements).items():
+        failed[node] = partners_of(node, (each for each in of_node if not each.reading.busbw_gb_per_s))
+        rates[node] = len(failed[node]) / len(partners_of(node, of_node))
+    own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in rates}
     suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
     return tuple(sorted(suspects, key=lambda node: (-own[node], node)))
 
 
 def _failed_links(measurements: Sequence[Measurement], failing: Sequence[str]) -> tuple[Pair, ...]:
-    outcomes: dict[Pair, list[bool]] = defaultdict(list)
-    for measurement in measurements:
-        if not set(failing) & set(measurement.pair.nodes):
-            outcomes[measurement.pair].append(bool(measurement.reading.busbw_gb_per_s))
-    return tuple(pair for pair, succeeded in outcomes.items() if not all(succeeded) and sum(succeeded) < CLEARED_AFTER)
+    links = []
+    for pair, tried in by_pair(measurements).items():
+        well = len(succeeded(tried))
+        if well < len(tried) and well < CLEARED_AFTER and not set(failing) & set(pair):
+            links.append(pair)
+    return tuple(links)

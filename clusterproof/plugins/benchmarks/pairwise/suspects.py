@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import hypot
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import pairs_of, partners_of
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, but_the_worst
@@ -26,12 +27,12 @@ def suspected(node: str, screened: Suspicion, estimate: Estimate, settings: Anal
     all_of_them = [value.x for value in own]
     error = hypot(location_error(len(own), screened.reference.sigma), screened.reference.error)
     middle = location(all_of_them)
-    pairs = tuple({value.pair: None for value in own})
+    pairs = pairs_of(own)
     allowance = min(error, MAX_ALLOWED * settings.min_effect)
     rest = location([value.x for value in but_the_worst(own)])
     is_slow = middle <= -settings.min_effect + allowance and rest <= -settings.min_effect * BUT_FOR_ONE
     is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
-    partners = {value.pair.other(node) for value in own}
+    partners = partners_of(node, own)
     good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
     sure = estimate.confidence >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
     if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= MIN_GOOD_PAIRS:
@@ -67,7 +68,7 @@ def _estimate(node: str, screened: Suspicion, nodes: int) -> Estimate:
     assert screened.reference is not None
     own = screened.own_values(node)
     xs = [value.x for value in own]
-    partners = len({value.pair.other(node) for value in own})
+    partners = len(partners_of(node, own))
     if node in screened.slow:
         middle, chance = location(xs), confidence(xs, screened.reference, nodes)
     else:
