@@ -11,14 +11,19 @@ from clusterproof.plugins.benchmarks.pairwise import by_pair, nodes_of, pairs_of
 from clusterproof.plugins.benchmarks.pairwise.findings import (
     deduplicated,
     failing_or_suspect,
-    left_open,
     link_findings,
-    slow_now_and_then,
-    too_noisy,
 )
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
-from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
-from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, screen
+from clusterproof.plugins.benchmarks.pairwise.slow_places import SlowPlace
+from clusterproof.plugins.benchmarks.pairwise.suspects import (
+    RETESTS,
+    estimates_of,
+    left_open,
+    slow_now_and_then,
+    suspected,
+    too_noisy,
+)
 from clusterproof.plugins.core.message import format_speeds
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.robust import location_error

@@ -23,12 +23,12 @@ from clusterproof.plugins.benchmarks.pairwise import (
     quick,
     rounds_of_circle,
 )
-from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import retest_round
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
-from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, screen
+from clusterproof.plugins.benchmarks.pairwise.slow_places import SlowPlace
+from clusterproof.plugins.benchmarks.pairwise.suspects import decided, too_noisy, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 FIRST_ROUNDS = 4
