@@ -121,7 +121,7 @@ def slow_together(
     pair: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: AnalysisSettings
 ) -> dict[Pair, set[int]]:
     """The pairs that were repeatedly slow together with this one, and in which rounds: they may share a path."""
-    rounds = {value.round for value in of_pair[pair] if value.x <= -settings.min_effect}
+    rounds = {value.round for value in of_pair.get(pair, ()) if value.x <= -settings.min_effect}
     together: dict[Pair, set[int]] = defaultdict(set)
     for other, values in of_pair.items():
         for value in values:
