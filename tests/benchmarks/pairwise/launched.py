@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Measured, MeterCampaign
+from clusterproof.plugins.benchmarks.launchers import Launcher, Measured, MeterCampaign
 from clusterproof.plugins.benchmarks.meters import MeterSettings
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.cluster import Cluster, Target
@@ -47,7 +46,7 @@ def well(nodes: Any) -> Reading:
 
 
 @dataclass
-class Launched:
+class Launched(Launcher):
     """A launcher that measures nothing and keeps its arguments."""
 
     answer: Answer = well
@@ -62,14 +61,6 @@ class Launched:
             measured(each, self.answer(each))
 
     def close(self) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> Launched:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
         """Do nothing."""
 
 

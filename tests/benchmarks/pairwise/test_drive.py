@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -48,17 +47,6 @@ class Made:
         self.now_s += RUN_S
         for link in reversed(pairs):
             measured(link, self.cluster.read(link, len(pairs), self.places))
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> Made:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import (
     NOT_STARTED,
+    Launcher,
     Measured,
     MeterCampaign,
     PairOrGroup,
@@ -64,7 +64,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class OverNodes:
+class OverNodes(Launcher):
     """Measures by visiting nodes; `take` measures one pair or group."""
 
     campaign: MeterCampaign
@@ -101,14 +101,6 @@ class OverNodes:
         if targets:
             with suppress(Unusable, InventoryError):
                 self.visitor.clean_up(list(targets.values()), list(running))
-
-    def __enter__(self) -> OverNodes:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _reading_of(self, turn: PairMeasuring) -> Reading:
         started = time.monotonic()

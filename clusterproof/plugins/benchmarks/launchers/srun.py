@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
@@ -15,6 +14,7 @@ from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_she
 from clusterproof.plugins.benchmarks.launchers import (
     FOLDER,
     PLUGINS,
+    Launcher,
     Measured,
     MeterCampaign,
     PairOrGroup,
@@ -72,7 +72,7 @@ class Reserved:
 
 
 @dataclass(slots=True)
-class BySrun:
+class BySrun(Launcher):
     """Measures in one job: that of `slurm:job:ID`, or its own for all the nodes of the cluster."""
 
     campaign: MeterCampaign
@@ -112,14 +112,6 @@ class BySrun:
         reserved, self._reserved = self._reserved, None
         if reserved and reserved.is_ours:
             self._request({"do": "release", "job": reserved.job}, ASK_S)
-
-    def __enter__(self) -> BySrun:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _settings(self) -> Mapping[str, str]:
