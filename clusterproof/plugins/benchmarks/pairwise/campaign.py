@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import exp
 
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, BaselineFigure, Expectation, Stack, expectation
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Expectation, Stack, expectation
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, is_inside, nodes_of
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups

@@ -16,7 +16,8 @@ from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
+from clusterproof.plugins.benchmarks.meters.baseline import Stack
+from clusterproof.plugins.benchmarks.meters.selection import METERS, key_of, meter_for
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.planning import plan
