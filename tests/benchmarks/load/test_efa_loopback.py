@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.agent.tools import Tool, find
 from clusterproof.plugins.benchmarks.load import efa_loopback
+from clusterproof.plugins.benchmarks.load.tool import communicate
 from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from tests.benchmarks.load.loaded import evidence_of
 from tests.testbed.load import loadable_p5
@@ -31,9 +33,12 @@ def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPa
 def test_a_librarys_many_warnings_cut_off_neither_the_first_of_them_nor_the_row_behind_them() -> None:
     warnings = [b"libfabric:7:efa:core:warn(): no huge pages\n" * 20] * 5
     row = b"1m      200     =200     400m        0.57s   3653.77     286.98       0.00\n"
-    program = SimpleNamespace(chunks=lambda _: iter([b"libfabric:7:efa:fork\n", *warnings, row]))
-    output, has_ended = efa_loopback.communicate(program, 1.0)  # type: ignore[arg-type]
-    assert (output.startswith("libfabric:7:efa:fork"), len(output), has_ended) == (True, efa_loopback.MAX_WORDS, True)
+    printed = [b"libfabric:7:efa:fork\n", *warnings, row]
+    program = SimpleNamespace(chunks=lambda *_: iter(printed))
+    output, late = communicate(program, 1.0, most_bytes=efa_loopback.MAX_PRINTED)  # type: ignore[arg-type]
+    first, left_out, last = re.split(r"\n(\[\d+ bytes left out\])\n", output)
+    assert (output.startswith("libfabric:7:efa:fork"), len(first + last)) == (True, efa_loopback.MAX_PRINTED)
+    assert (left_out, late) == (f"[{len(b''.join(printed)) - efa_loopback.MAX_PRINTED} bytes left out]", "")
     assert PingpongRun({"domain": "d", "exit": 0, "output": output, "server": ""}).mb_per_s == 3653.77
 
 

@@ -9,7 +9,7 @@ import time
 from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.agent.tools import Tool, find
 from clusterproof.plugins.benchmarks.launchers.rendezvous import listens
-from clusterproof.plugins.benchmarks.load.tool import environment, folders, named, output_of
+from clusterproof.plugins.benchmarks.load.tool import communicate, environment, folders, named, output_of
 
 INFO = ("fi_info", "-p", "efa", "-t", "FI_EP_RDM")
 EXCHANGE = ("fi_pingpong", "-e", "rdm", "-p", "efa", "-I", "200", "-S", "1048576")
@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 DOMAIN = re.compile(r"^ *domain: (\S{1,100}) *$", re.MULTILINE)
 INFO_S, LISTEN_S, EXCHANGE_S, LINGER_S = 20.0, 10.0, 8.0, 1.0
 LOOK_S = 0.02
-MAX_WORDS = 2000  # of the output of either end, half of them the last: the result is behind a library's warnings
+MAX_PRINTED = 1900  # bytes of either end's output: facts read 2000 characters, with how many were left out
 MAX_DOMAINS = 64
 
 
@@ -45,26 +45,14 @@ def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
     variables = {**environment(node), **ON_THE_DEVICE}
     server = Tool(node, *command, "-B", port, program=program, environment=variables)
     if not await_listener(server, port):
-        printed, has_ended = communicate(server, LOOK_S)
-        if not (printed or has_ended):
+        printed, late = communicate(server, LOOK_S, most_bytes=MAX_PRINTED)
+        if late and not printed:
             raise Broke(f"fi_pingpong did not listen within {LISTEN_S:g} s, as on a busy node")
         return {"exit": None, "output": "", "server": printed}
     client = Tool(node, *command, "-P", port, HERE, program=program, environment=variables)
-    output, has_ended = communicate(client, EXCHANGE_S)
-    return {"exit": client.exit if has_ended else None, "output": output, "server": communicate(server, LINGER_S)[0]}
-
-
-def communicate(tool: Tool, timeout_s: float) -> tuple[str, bool]:
-    """Its output until it exits or is killed, and whether it exited by itself."""
-    output = bytearray()
-    has_ended = True
-    try:
-        for chunk in tool.chunks(timeout_s):
-            output += chunk
-            del output[MAX_WORDS // 2 : -MAX_WORDS // 2]
-    except Broke:
-        has_ended = False
-    return output.decode("utf-8", "replace"), has_ended
+    output, late = communicate(client, EXCHANGE_S, most_bytes=MAX_PRINTED)
+    printed, _ = communicate(server, LINGER_S, most_bytes=MAX_PRINTED)
+    return {"exit": None if late else client.exit, "output": output, "server": printed}
 
 
 def free_port() -> str:

@@ -69,9 +69,11 @@ def output_of(
     }
 
 
-def communicate(tool: Tool, timeout_s: float, ask_s: float = 0.0) -> tuple[str, str]:
+def communicate(
+    tool: Tool, timeout_s: float, ask_s: float = 0.0, most_bytes: int = MAX_OUTPUT_BYTES
+) -> tuple[str, str]:
     """Its output, bounded, until it exits or is killed; and why it was killed, empty if it was not."""
-    output = BoundedOutput(MAX_OUTPUT_BYTES)  # results are at the end, behind what a library logs
+    output = BoundedOutput(most_bytes)  # results are at the end, behind what a library logs
     why = ""
     try:
         for chunk in tool.chunks(max(timeout_s, 0.1), ask_s):
