@@ -17,8 +17,7 @@ from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
-from clusterproof.plugins.evidence.perf.gpu_speed import document
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
-from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, incomplete, part
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -26,7 +25,7 @@ from clusterproof.plugins.evidence.field import (
     text,
     values,
 )
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -209,30 +208,10 @@ class GpuGemm(Reported):
         return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
 
 
-def document(ran: ProgramRun) -> Mapping[str, Any]:
-    """The JSON object that our PyTorch program prints. Raises Incomplete."""
-    lines = [line for line in ran.output.splitlines() if line.startswith("{")]
-    try:
-        data = json.loads(lines[-1], parse_constant=str)
-    except (IndexError, ValueError, RecursionError):
-        raise Incomplete(f"{ran.ended}; expected its measurements") from None
-    if isinstance(data, dict) and isinstance(data.get("error"), str):
-        raise Incomplete(f"{ran.called}: {data['error'][:200]}")
-    with part:
-        require_end(ran)
-    return read(data, table, "what PyTorch measured")
-
-
 def require_whole(ran: ProgramRun) -> None:
     """Raise Incomplete if a part of a GPU was measured, which is slower than a whole one."""
     if instance := _INSTANCE.search(ran.output):
         incomplete(f"{instance[0]} was measured, a part of a GPU; expected whole ones, without MIG")
-
-
-def require_end(ran: ProgramRun) -> None:
-    """Raise Incomplete if a measuring program did not end well."""
-    if ran.exit != 0:
-        incomplete(f"{ran.ended}; expected it to end with 0")
 
 
 def _of_torch(ran: ProgramRun) -> Mapping[str, Speeds]:
