@@ -61,7 +61,7 @@ def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: PairOrG
     return replace(reading, command=command(campaign.settings, launch, tuple(nodes))) if command else reading
 
 
-def check(campaign: MeterCampaign) -> None:
+def check_settings(campaign: MeterCampaign) -> None:
     """Ask the meter for its command lines. Raises Unusable for invalid settings."""
     meter, settings = campaign.meter, campaign.settings
     try:

@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     MeterCampaign,
     PairOrGroup,
     attributed,
-    check,
+    check_settings,
     typed,
 )
 from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET
@@ -218,7 +218,7 @@ def ssh(campaign: MeterCampaign) -> OverNodes:
     """The launcher for two-ended meters. Raises Unusable for another meter."""
     if not (campaign.meter.server and campaign.meter.client):
         raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
-    check(campaign)
+    check_settings(campaign)
     return OverNodes(campaign, measured_by_visits)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
-from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check, typed
+from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check_settings, typed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.client_server import (
     MAX_ADDRESSES,
@@ -70,7 +70,7 @@ def mpirun(campaign: MeterCampaign) -> OverNodes:
     """The launcher for rank meters without Slurm. Raises Unusable for another meter."""
     if not campaign.meter.is_collective:
         raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
-    check(campaign)
+    check_settings(campaign)
     return OverNodes(campaign, by_mpirun)
 
 
@@ -169,7 +169,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
     """The launcher for Kubernetes nodes. Raises Unusable elsewhere."""
     if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
-    check(campaign)
+    check_settings(campaign)
     return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else measured_by_visits)
 
 

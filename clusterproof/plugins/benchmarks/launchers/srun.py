@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     MeterCampaign,
     PairOrGroup,
     attributed,
-    check,
+    check_settings,
     ranks,
     typed,
 )
@@ -243,7 +243,7 @@ class BySrun(Launcher):
 
 def srun(campaign: MeterCampaign) -> BySrun:
     """The launcher that uses Slurm steps. Raises Unusable for invalid settings of the meter."""
-    check(campaign)
+    check_settings(campaign)
     return BySrun(campaign)
 
 
