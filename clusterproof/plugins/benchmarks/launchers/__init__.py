@@ -24,7 +24,6 @@ WHOLE_S = 3600.0
 
 PairOrGroup = Pair | NodeGroup
 Measured = Callable[[Any, Reading], None]  # called with a pair or group that was to be measured
-NOT_STARTED = (126, 127)  # exit codes of a shell
 
 
 @dataclass(frozen=True, slots=True)

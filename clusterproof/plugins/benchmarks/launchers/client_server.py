@@ -12,7 +12,6 @@ from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import (
-    NOT_STARTED,
     Launcher,
     Measured,
     MeterCampaign,
@@ -148,6 +147,7 @@ def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
         thread.join()
 
 
+NOT_STARTED = (126, 127)  # exit codes of a shell that cannot start a program
 ADDRESS = "clusterproofaddress"  # placeholder in the client's command: addresses are only known after trying
 MAX_ADDRESSES = 4  # tried per node of a group: the addresses of a thousand nodes are one argument, of 128 KiB at most
 PORTS = range(20_000, 30_000, 2)  # below the ephemeral ports

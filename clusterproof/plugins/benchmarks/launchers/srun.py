@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.agent.packing import packed
-from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
+from clusterproof.plugins.agent.payload import calling_main, joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import (
     FOLDER,
     PLUGINS,
@@ -30,12 +29,12 @@ from clusterproof.plugins.benchmarks.launchers.visit import (
     MAX_BYTES,
     TRAVELS,
     NodeAnswer,
+    nodes_by_reason,
     not_reached,
     output_of,
     read,
     silenced,
 )
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import ask_submit_host, formless, submit_host
@@ -144,10 +143,7 @@ class BySrun(Launcher):
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
-            nodes_by_word: dict[str, list[str]] = {}
-            for node, why in refused.items():
-                nodes_by_word.setdefault(why, []).append(node)
-            reasons = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
+            reasons = "; ".join(f"{nodes}: {why}" for why, nodes in nodes_by_reason(refused).items())
             raise Unusable(
                 f"Slurm gives none of the nodes: {reasons:.400}; expected some within --slurm-wait {wait_s:g}"
             )
@@ -235,8 +231,7 @@ class BySrun(Launcher):
         """Send one request to the submit host. Raises Unusable."""
         host = submit_host(self._settings)
         nonce = new_nonce()
-        text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
-        on_stdin = connection_for(host.connection).takes_stdin
+        text, on_stdin = calling_main(_TRAVELS, dict(request)), connection_for(host.connection).takes_stdin
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
         return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
