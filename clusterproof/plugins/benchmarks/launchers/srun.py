@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     PairOrGroup,
     attributed,
     check_settings,
-    ranks,
+    pmi,
     typed,
 )
 from clusterproof.plugins.benchmarks.launchers.client_server import reading_of, requests_of
@@ -52,7 +52,7 @@ _TRAVELS = (
     FOLDER / "on_submit_host.py",
 )
 _TEXT = "@TEXT@"  # on_submit_host replaces it with a node's program
-ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": ranks.NONE, "others_s": 0}  # settings until ranks are needed
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": pmi.NONE, "others_s": 0}  # settings until ranks are needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Reserved:
     is_ours: bool
     refused: Mapping[str, str]
     addresses: Mapping[str, Sequence[str]]
-    mpi: str = ranks.NONE
+    mpi: str = pmi.NONE
     has_mpi: tuple[str, ...] = ()
 
 
@@ -139,7 +139,7 @@ class BySrun(Launcher):
             refused = {str(node): printable(str(why)) for node, why in answered["refused"].items()}
             addresses = {str(node): tuple(map(str, names)) for node, names in answered["addresses"].items()}
             job, is_ours = str(answered["job"]), answered["is_ours"] is True
-            site, has_mpi = ranks.default(str(answered["mpi"]["config"])), ranks.listed(str(answered["mpi"]["listed"]))
+            site, has_mpi = pmi.default(str(answered["mpi"]["config"])), pmi.listed(str(answered["mpi"]["listed"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
@@ -147,7 +147,7 @@ class BySrun(Launcher):
             raise Unusable(
                 f"Slurm gives none of the nodes: {reasons:.400}; expected some within --slurm-wait {wait_s:g}"
             )
-        return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
+        return Reserved(job, is_ours, refused, addresses, pmi.chosen(self._options, site, has_mpi), has_mpi)
 
     def _round(self, turns: Mapping[str, tuple[PairOrGroup, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
@@ -193,14 +193,14 @@ class BySrun(Launcher):
             reading = attributed(reading, self._called(nodes), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             if reading.failure is Failure.APART and self._reserved:
-                reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
+                reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
             own = "\n".join(map(str, answered["steps"][key]["own"]))  # the same text from a rank is no evidence
-            if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(nodes)):
-                advice = ranks.advice_without_library(self._reserved.has_mpi)
+            if self._reserved and pmi.is_without_library(self._reserved.mpi, own, list(nodes)):
+                advice = pmi.advice_without_library(self._reserved.has_mpi)
                 return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
-            launched = ranks.NOT_LAUNCHED.search(own)
+            launched = pmi.NOT_LAUNCHED.search(own)
             if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
-                is_alone = len({node for node, _ in ranks.NOT_LAUNCHED.findall(own)}) == 1
+                is_alone = len({node for node, _ in pmi.NOT_LAUNCHED.findall(own)}) == 1
                 problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
                 return Reading(problem=problem, culprit=culprit, seconds=output.seconds)
         else:

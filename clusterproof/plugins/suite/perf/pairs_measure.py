@@ -45,7 +45,6 @@ from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_o
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 
 MARGIN_S = 120.0  # reserved beyond the budget, for a measurement that starts at its end
-SHARES = ("slower", "least_share", "least_of_pairs")
 OF_GROUPS = ("groups", "no_groups")  # what a journal says of groups: a run that resumes it chooses anew
 MAX_RANKS = 64  # ranks whose own network log is stored with their result
 
@@ -178,14 +177,12 @@ def _so_far(journal: Journal, path: Path, writer: JournalWriter, problem: Unusab
 
 def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
     """Measure groups of nodes whose pairs succeeded and showed no fault. What cannot be measured is reported."""
-    threshold, places = pairs.catalog.threshold, pairs.journal.plan.places
-    plan = plan_groups(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
+    plan = plan_groups(options.groups, pairs.nodes_for_groups, pairs.journal.plan.places, 2 * options.at_once)
     if why_not := pairs.journal.about.get("no_groups"):
         plan = GroupPlan((), left_out=str(why_not))
     if plan.left_out:
         renamed.setup.say(f"groups: left out: {plan.left_out}")
-    slower, least_share, least_of_pairs = (threshold(f"pairwise.{name}") for name in SHARES)
-    limits = GroupLimits(slower, least_share, least_of_pairs, pairs.pairs_gb_per_s)
+    limits = GroupLimits.of(pairs.catalog.threshold, pairs.pairs_gb_per_s)
     full = renamed.launcher.campaign
 
     def begin(groups: Sequence[PairOrGroup]) -> None:
