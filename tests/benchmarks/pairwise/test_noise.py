@@ -13,10 +13,10 @@ from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, circle
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, AnalysisSettings, Normal, tails
 from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS, FURTHER_ROUNDS, PairPlan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.round_effects import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import undecided
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading
