@@ -42,6 +42,11 @@ class MeterCampaign:
     whole_s: float = WHOLE_S
     connection: Connection | None = None
 
+    @property
+    def ranks_per_node(self) -> int:
+        """How many ranks a collective meter has on each node."""
+        return self.settings.ranks_per_node or 1
+
     def reach(self) -> Connection:
         """The connection to the nodes. Raises LookupError."""
         return self.connection or connection_for(self.cluster.connection)

@@ -101,7 +101,7 @@ class BySrun(Launcher):
             return
         for key, (each, run) in turns.items():
             try:
-                reading = self._reading(key, each, run, answered, node_nonce)
+                reading = self._reading(key, each, run, answered, node_nonce, reserved)
             except Exception as problem:  # a bug of ours or of a meter costs one measurement
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
             measured(each, typed(self.campaign, reading, self._launch_by_hand(each, reserved), each))
@@ -172,7 +172,7 @@ class BySrun(Launcher):
             node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in nodes
         }
         if campaign.meter.is_collective:
-            shell, tasks = rank_shell(campaign, run), campaign.settings.ranks_per_node or 1
+            shell, tasks = rank_shell(campaign, run), campaign.ranks_per_node
             ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
             step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
             return [{**step, "cleanups": list(cleanups.values())}]
@@ -184,48 +184,50 @@ class BySrun(Launcher):
             for end, node in (("server", a), ("client", b))
         ]
 
-    def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
+    def _reading(
+        self,
+        key: str,
+        nodes: PairOrGroup,
+        run: str,
+        answered: Mapping[str, Any],
+        nonce: str,
+        reserved: Reserved,
+    ) -> Reading:
         """The reading from the steps of one pair or group; a node on which nothing starts any more is at fault."""
-        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         if self.campaign.meter.is_collective:
-            output = output_of(answered["steps"][key])
-            reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
-            reading = attributed(reading, self._called(nodes), output.exit is None)
-            reading = replace(reading, seconds=reading.seconds or output.seconds)
-            if reading.failure is Failure.APART and self._reserved:
-                reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
-            own = "\n".join(map(str, answered["steps"][key]["own"]))  # the same text from a rank is no evidence
-            if self._reserved and pmi.is_without_library(self._reserved.mpi, own, list(nodes)):
-                advice = pmi.advice_without_library(self._reserved.has_mpi)
-                return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
-            launched = pmi.NOT_LAUNCHED.search(own)
-            if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
-                is_alone = len({node for node, _ in pmi.NOT_LAUNCHED.findall(own)}) == 1
-                problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
-                return Reading(problem=problem, culprit=culprit, seconds=output.seconds)
+            step = answered["steps"][key]
+            reading = self._of_ranks(nodes, run, step, reserved)
+            if not_started := _not_started(nodes, step, reading, reserved):
+                return not_started
         else:
-            steps = {
-                node: answered["steps"][f"{key}.{end}"] for node, end in zip(nodes, ("server", "client"), strict=True)
-            }
+            a, b = nodes
+            steps = {a: answered["steps"][f"{key}.server"], b: answered["steps"][f"{key}.client"]}
             answers = {node: _answer(step, nonce) or NodeAnswer() for node, step in steps.items()}
             reading = reading_of(self.campaign, nodes, answers)
             seconds = max(float(step["seconds"]) for step in steps.values())
             reading = replace(reading, seconds=reading.seconds or seconds)
+        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         silent = {node: answer for node, answer in cleaned.items() if answer and answer.unreached}
         return silenced(reading, silent, nodes)
 
+    def _of_ranks(self, nodes: PairOrGroup, run: str, step: Mapping[str, Any], reserved: Reserved) -> Reading:
+        """The reading from a step with all ranks."""
+        output = output_of(step)
+        reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
+        if reading.failure is Failure.APART:
+            reading = with_advice(reading, pmi.advice(reserved.mpi, reserved.has_mpi))
+        called = {node: reserved.addresses.get(node, ()) for node in nodes}
+        reading = attributed(reading, called, output.exit is None)
+        return replace(reading, seconds=reading.seconds or output.seconds)
+
     def _launch_by_hand(self, together: PairOrGroup, reserved: Reserved) -> str:
         """How a person starts the ranks of a pair or group: in the same job, if it continues to exist."""
-        ranks = self.campaign.settings.ranks_per_node or 1
+        ranks = self.campaign.ranks_per_node
         job = [] if reserved.is_ours else [f"--jobid={reserved.job}", "--overlap"]
         names = tuple(together)
         nodes = [f"--nodelist={','.join(names)}", f"--nodes={len(names)}"]
         tasks = [f"--ntasks={len(names) * ranks}", f"--ntasks-per-node={ranks}", f"--mpi={reserved.mpi}"]
         return shlex.join(["srun", *job, *nodes, *tasks, *self._options])
-
-    def _called(self, nodes: PairOrGroup) -> dict[str, Sequence[str]]:
-        """The nodes' other names."""
-        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in nodes}
 
     def _request(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         """Send one request to the submit host. Raises Unusable."""
@@ -240,6 +242,20 @@ def srun(campaign: MeterCampaign) -> BySrun:
     """The launcher that uses Slurm steps. Raises Unusable for invalid settings of the meter."""
     check_settings(campaign)
     return BySrun(campaign)
+
+
+def _not_started(nodes: PairOrGroup, step: Mapping[str, Any], reading: Reading, reserved: Reserved) -> Reading | None:
+    """Why srun did not start the ranks, as it says itself: the same text from a rank is no evidence."""
+    own, seconds = "\n".join(map(str, step["own"])), float(step["seconds"])
+    if pmi.is_without_library(reserved.mpi, own, list(nodes)):
+        advice = pmi.advice_without_library(reserved.has_mpi)
+        return Reading(problem=f"srun started no rank: {advice}", seconds=seconds)
+    launched = pmi.NOT_LAUNCHED.search(own)
+    if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
+        is_alone = len({node for node, _ in pmi.NOT_LAUNCHED.findall(own)}) == 1
+        problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
+        return Reading(problem=problem, culprit=culprit, seconds=seconds)
+    return None
 
 
 def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[str, object]:
