@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import replace
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, WORD_BYTES
+from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE
+from clusterproof.plugins.benchmarks.launchers.sent_bytes import WORD_BYTES
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.evidence.pairs import Reading
 

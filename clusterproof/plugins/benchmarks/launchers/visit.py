@@ -25,7 +25,7 @@ TRAVELS = (
     PLUGINS / "agent" / "pattern.py",
     PLUGINS / "agent" / "sending.py",
     PLUGINS / "agent" / "trust.py",
-    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "search_path", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "search_path", "sent_bytes", "on_node")),
 )
 
 
