@@ -196,7 +196,7 @@ class Shortfall:
 
 
 def below_best(values: Mapping[str, float], name: str, among: Mapping[str, float] | None = None) -> Iterable[Shortfall]:
-    """How far GPUs of one node are behind the best of them, or of `others` too; `name` says what was measured."""
+    """How far GPUs of one node are behind the best of them, or `among` others too; `name` says what was measured."""
     compared = among or values
     best = max(compared.values(), default=0.0)
     if len(compared) > 1 and best > 0:

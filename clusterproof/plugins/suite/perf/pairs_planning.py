@@ -36,7 +36,7 @@ from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import RDMA_MESH
-from clusterproof.plugins.evidence.perf.gpu_speed import computing_of
+from clusterproof.plugins.evidence.perf.gpu_peers import computing_of
 from clusterproof.plugins.options.perf_table import FULL
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions, pairs_among
 from clusterproof.plugins.transport import Unusable
