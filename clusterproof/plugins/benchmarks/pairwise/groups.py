@@ -6,7 +6,7 @@ library that chooses another algorithm) show in groups of 4, 8, … and in all n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -20,7 +20,6 @@ MIN_NODES = 3  # of a group: two are a pair
 FIRST_SIZE = 4  # with two nodes NCCL's trees and NVLS exceed the network bandwidth
 MIN_OTHERS = 2  # groups of the same size, to tell that one is slower
 MANY = 10**6
-SHARES = ("slower", "least_share", "least_of_pairs")  # thresholds
 TIMES = 2  # measurements of a size with a low result
 
 
@@ -91,11 +90,6 @@ class GroupLimits:
     least_share: float
     least_of_pairs: float
     pairs_gb_per_s: float = 0.0
-
-    @classmethod
-    def of(cls, threshold: Callable[[str], float], pairs_gb_per_s: float = 0.0) -> GroupLimits:
-        """With the shares of a cluster or node."""
-        return cls(*(threshold(f"pairwise.{name}") for name in SHARES), pairs_gb_per_s)
 
 
 @dataclass(frozen=True)

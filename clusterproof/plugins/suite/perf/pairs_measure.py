@@ -182,7 +182,12 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
         plan = GroupPlan((), left_out=str(why_not))
     if plan.left_out:
         renamed.setup.say(f"groups: left out: {plan.left_out}")
-    limits = GroupLimits.of(pairs.catalog.threshold, pairs.pairs_gb_per_s)
+    limits = GroupLimits(
+        slower=pairs.catalog.threshold("pairwise.slower"),
+        least_share=pairs.catalog.threshold("pairwise.least_share"),
+        least_of_pairs=pairs.catalog.threshold("pairwise.least_of_pairs"),
+        pairs_gb_per_s=pairs.pairs_gb_per_s,
+    )
     full = renamed.launcher.campaign
 
     def begin(groups: Sequence[PairOrGroup]) -> None:
