@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise import nodes_by_place
+from clusterproof.plugins.benchmarks.pairwise.cuts import RailCut, cuts
 from clusterproof.plugins.benchmarks.pairwise.paths import (
     RAILS,
-    RailCut,
     RailFinding,
     between,
-    cuts,
     failed_meetings,
     missing_devices,
 )
