@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.client_server import PairMeasuring
+from clusterproof.plugins.benchmarks.launchers.by_visits import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, shell_in_pod, start_shell
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test

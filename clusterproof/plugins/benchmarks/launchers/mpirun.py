@@ -11,14 +11,9 @@ from dataclasses import replace
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
 from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check_settings, typed
+from clusterproof.plugins.benchmarks.launchers.by_visits import ByVisits, Outcome, PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.client_server import (
-    MAX_ADDRESSES,
-    Outcome,
-    OverNodes,
-    PairMeasuring,
-    measured_by_visits,
-)
+from clusterproof.plugins.benchmarks.launchers.client_server import MAX_ADDRESSES, measured_by_visits
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
@@ -58,12 +53,12 @@ NO_TREE_SPAWN = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spa
 ENVIRONMENT = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", *NO_TREE_SPAWN), "1")
 
 
-def mpirun(campaign: MeterCampaign) -> OverNodes:
+def mpirun(campaign: MeterCampaign) -> ByVisits:
     """The launcher for rank meters without Slurm. Raises Unusable for another meter."""
     if not campaign.meter.is_collective:
         raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
     check_settings(campaign)
-    return OverNodes(campaign, by_mpirun)
+    return ByVisits(campaign, by_mpirun)
 
 
 def by_mpirun(turn: PairMeasuring) -> Outcome:
@@ -162,12 +157,12 @@ exit $e
 """
 
 
-def pods(campaign: MeterCampaign) -> OverNodes:
+def pods(campaign: MeterCampaign) -> ByVisits:
     """The launcher for Kubernetes nodes. Raises Unusable elsewhere."""
     if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
     check_settings(campaign)
-    return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else measured_by_visits)
+    return ByVisits(campaign, ranks_by_pods if campaign.meter.is_collective else measured_by_visits)
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
