@@ -82,7 +82,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     Both halves send the same bytes, so a slower half was disturbed: the pair is as fast as that. The average that
     nccl-tests prints covers all sizes, including small ones dominated by latency, and is never used.
     """
-    output = _merged(outputs)
+    output = outputs[0] if outputs else Output("", None)
     log = _log(output.text)
     rows = log.rows or _log(_CUT_ROW.sub(r"\1 ", output.text)).rows
     size = max((row.size_bytes for row in rows), default=0)
@@ -116,18 +116,6 @@ def by_hand(node: str, other: str, collective: str) -> str:
 
 
 METER = Meter("nccl-tests", read, ranks=ranks, command=command, by_hand=by_hand)
-
-
-def _merged(outputs: tuple[Output, ...]) -> Output:
-    if len(outputs) == 1:
-        return outputs[0]
-    exit_codes = [output.exit for output in outputs]
-    return Output(
-        text="\n".join(output.text for output in outputs),
-        exit=None if None in exit_codes else next((end for end in exit_codes if end), 0) if exit_codes else None,
-        sent_bytes=outputs[0].sent_bytes if outputs else {},
-        seconds=max((output.seconds for output in outputs), default=0.0),
-    )
 
 
 def _log(text: str) -> NcclLog:

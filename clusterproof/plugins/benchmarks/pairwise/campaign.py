@@ -63,12 +63,12 @@ class Campaign:
         kinds = (Kind.SLOW_NODE, Kind.FAILING_NODE)
         return tuple(finding for finding in self.analysis.findings if finding.kind in kinds)
 
-    @property
+    @cached_property
     def nodes_for_groups(self) -> tuple[str, ...]:
         """Available nodes with a successful pair and without a finding."""
-        named = {*self.journal.plan.absent, *(node for finding in self.named for node in finding.nodes)}
-        well = nodes_of(succeeded(self.journal.measurements))
-        return tuple(node for node in self.journal.plan.nodes if node in well - named)
+        named = {node for finding in self.named for node in finding.nodes}
+        well = nodes_of(succeeded(self.journal.measurements)) - named - self.journal.plan.absent
+        return tuple(node for node in self.journal.plan.nodes if node in well)
 
     @cached_property
     def groups(self) -> MeasuredGroups:
