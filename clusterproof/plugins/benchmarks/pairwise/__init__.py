@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from random import Random
 from typing import Protocol, TypeVar
 
-from clusterproof.plugins.evidence.pairs import Pair, pair
+from clusterproof.plugins.evidence.pairs import Pair, PairFault, pair
 
 Round = tuple[Pair, ...]
 
@@ -56,6 +56,11 @@ def pairs_of(measured: Iterable[OfPair]) -> tuple[Pair, ...]:
 def nodes_of(measured: Iterable[OfPair]) -> set[str]:
     """The nodes that took part."""
     return {node for each in measured for node in each.pair}
+
+
+def named_in(findings: Iterable[PairFault]) -> set[str]:
+    """The nodes that these findings are about."""
+    return {node for finding in findings for node in finding.nodes}
 
 
 def partners_of(node: str, measured: Iterable[OfPair]) -> set[str]:

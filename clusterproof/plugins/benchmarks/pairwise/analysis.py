@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise import by_pair, nodes_of, pairs_of
+from clusterproof.plugins.benchmarks.pairwise import by_pair, named_in, nodes_of, pairs_of
 from clusterproof.plugins.benchmarks.pairwise.findings import (
     deduplicated,
     failing_or_suspect,
@@ -74,13 +74,13 @@ def analyse(
         return Analysis((configuration, *deduplicated(unproven, failing)), screened.reference, estimates)
     places = [_slow_place(place, screened, settings) for place in screened.places]
     of_nodes = deduplicated(slow, failing)
-    named_nodes = {node for finding in of_nodes for node in finding.nodes}
+    named_nodes = named_in(of_nodes)
     links = link_findings(screened, measurements, named_nodes, settings, len(nodes))
-    blamed = named_nodes | {node for link in links if link.kind is not Kind.INCONCLUSIVE for node in link.nodes}
+    blamed = named_nodes | named_in(link for link in links if link.kind is not Kind.INCONCLUSIVE)
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
-    reported = blamed | {node for finding in intermittent for node in finding.nodes}
+    reported = blamed | named_in(intermittent)
     like_most = _slow_like_most(screened, nodes - reported, estimates, settings)
-    reported |= {node for finding in like_most for node in finding.nodes}
+    reported |= named_in(like_most)
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
     jittery = [] if unclear else left_open(screened, nodes - reported, estimates, settings)
     return Analysis(

@@ -9,7 +9,7 @@ from math import exp
 
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Expectation, Stack, expectation
 from clusterproof.plugins.benchmarks.meters.selection import METERS
-from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, is_inside, nodes_of
+from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, is_inside, named_in, nodes_of
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
@@ -66,8 +66,7 @@ class Campaign:
     @cached_property
     def nodes_for_groups(self) -> tuple[str, ...]:
         """Available nodes with a successful pair and without a finding."""
-        named = {node for finding in self.named for node in finding.nodes}
-        well = nodes_of(succeeded(self.journal.measurements)) - named - self.journal.plan.absent
+        well = nodes_of(succeeded(self.journal.measurements)) - named_in(self.named) - self.journal.plan.absent
         return tuple(node for node in self.journal.plan.nodes if node in well)
 
     @cached_property
