@@ -210,3 +210,9 @@ def pairwise(node: Node) -> PairsOfNode:
         why = "nothing was measured between nodes"
         raise Incomplete(why, cause=why)
     return node.between.pairs_of_node(node.name)
+
+
+def pairs_if_known(node: Node) -> PairsOfNode | None:
+    """The same for what is shown beside a finding: None where nothing is known."""
+    known: PairsOfNode | None = readings(node, "pairwise")[0].get("pairwise")
+    return known
