@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from ctypes import CDLL, byref, c_int, c_size_t
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -158,10 +159,7 @@ def _shapes(size: Size) -> list[tuple[int, int]]:
 
 def _real(index: int, shape: tuple[int, ...], device: str) -> Any:
     """Numbers from -1 to 1, exact in float32: made of integers, they are the same on every device."""
-    count = 1
-    for length in shape:
-        count *= length
-    whole = drawn(key_of(SEED, index, 0), count, device) >> 20 & ((1 << UNIT_BITS) - 1)
+    whole = drawn(key_of(SEED, index, 0), prod(shape), device) >> 20 & ((1 << UNIT_BITS) - 1)
     return ((whole - (1 << UNIT_BITS - 1)).float() / (1 << UNIT_BITS - 1)).reshape(shape)
 
 
