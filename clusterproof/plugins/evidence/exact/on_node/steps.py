@@ -23,6 +23,10 @@ from clusterproof.plugins.evidence.exact.on_node.gpus import on_each_gpu
 from clusterproof.plugins.evidence.exact.on_node.payload import drawn, key_of
 from clusterproof.plugins.evidence.exact.on_node.products import FLOAT32, Unit, choose
 
+TYPE_CHECKING = False  # Python 3.8 cannot subscript what is in collections.abc
+if TYPE_CHECKING:
+    Change = Callable[[int, int, str, list[Any]], None]  # pass, step, "gradients" or "weights", and these
+
 SEED = 20_260_101  # the same on all nodes and in all runs
 STEPS = 16
 LAYERS = 2
@@ -52,7 +56,6 @@ class Size(NamedTuple):
 
 
 ON_GPU = Size(8, 512, 1024)
-Change = Callable[[int, int, str, list[Any]], None]  # pass, step, "gradients" or "weights", and these
 
 
 def main(request: dict[str, Any]) -> None:
