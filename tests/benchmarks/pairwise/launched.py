@@ -23,6 +23,7 @@ from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.transport import Limits, connection_for
 
 NAMES = [f"n{number:02}" for number in range(16)]
+RUN_S = 10.0
 OPTIONS = PairOptions(
     which="quick",
     groups="doubling",
@@ -62,6 +63,23 @@ class Launched(Launcher):
 
     def close(self) -> None:
         """Do nothing."""
+
+
+@dataclass
+class Timed:
+    """A launcher's simulated clock: each batch takes ten seconds."""
+
+    now_s: float = field(default=0.0, init=False)
+    batches: list[tuple[Any, ...]] = field(default_factory=list, init=False)
+
+    def clock(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def run(self, together: Sequence[Any]) -> None:
+        """Let a batch pass."""
+        self.batches.append(tuple(together))
+        self.now_s += RUN_S
 
 
 @dataclass
