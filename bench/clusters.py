@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
 
 NOMINAL_GB_PER_S = 400.0
@@ -55,6 +57,18 @@ class Simulated:
         noise = self.random.lognormvariate(0.0, self.noise)
         outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < self.outliers else 1.0
         return NOMINAL_GB_PER_S * share * noise * outlier
+
+
+def campaign(
+    plan: PairPlan, measure: Callable[[Sequence[Pair], int], Iterable[Measurement]], most_rounds: float = inf
+) -> list[Measurement]:
+    """The measurements of a campaign, as a run makes them: round by round, until no pair is left."""
+    measurements: list[Measurement] = []
+    while True:
+        number, pairs = next_round(plan, measurements)
+        if not pairs or number >= most_rounds:
+            return measurements
+        measurements += measure(pairs, number)
 
 
 def names(count: int) -> tuple[str, ...]:

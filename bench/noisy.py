@@ -8,12 +8,12 @@ from dataclasses import astuple, dataclass
 from math import log
 from random import Random
 
-from bench.clusters import Simulated, names
+from bench.clusters import Simulated, campaign, names
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.planning import next_round, plan
-from clusterproof.plugins.evidence.pairs import Kind, Measurement
+from clusterproof.plugins.benchmarks.pairwise.planning import plan
+from clusterproof.plugins.evidence.pairs import Kind
 
 SIZES = (16, 64, 256)
 CLUSTERS = {None: 2.0, 0.07: 1.0, 0.10: 2.0}  # factor on the number of nodes, by how much slower the slow nodes are
@@ -94,12 +94,7 @@ def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
 def concluded(cluster: Simulated, seed: int) -> Analysis:
     """The conclusion of a whole campaign."""
     made = plan(cluster.nodes, {}, MIN_EFFECT, seed=seed)
-    measurements: list[Measurement] = []
-    while True:
-        number, pairs = next_round(made, measurements)
-        if not pairs:
-            return analyse(measurements, made.settings)
-        measurements += cluster.measure(pairs, number)
+    return analyse(campaign(made, cluster.measure), made.settings)
 
 
 def _borne(cluster: Simulated, analysis: Analysis) -> Borne:

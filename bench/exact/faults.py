@@ -13,10 +13,10 @@ import torch
 from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands
 from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
-    Pair,
+    Factors,
     Unit,
+    draw_factors,
     operands_of,
-    pair,
 )
 
 SIZE = 32  # rows and columns: a lane is one of 32
@@ -31,7 +31,7 @@ class Work(NamedTuple):
     kind: Kind
     unit: Unit
     data: Operands
-    given: Pair
+    given: Factors
     left: Any
     right: Any
     product: Any
@@ -57,7 +57,7 @@ def work(
     kind: Kind, unit: Unit, operands: Operands, seed: int, complement: bool, size: int, batch: int, device: str
 ) -> Work:
     """Make this many products."""
-    given = pair(operands, size, size, seed, complement, device, (batch,))
+    given = draw_factors(operands, size, size, seed, complement, device, (batch,))
     left, right = operands_of(given, operands, kind, unit)
     return Work(
         kind,

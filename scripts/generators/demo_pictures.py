@@ -10,9 +10,9 @@ from math import log
 from pathlib import Path
 from random import Random
 
-from bench.clusters import Simulated
+from bench.clusters import Simulated, campaign
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
-from clusterproof.plugins.benchmarks.pairwise.planning import next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import plan
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Measured, Result
@@ -81,12 +81,7 @@ def _write_pairs(path: Path, names: Sequence[str]) -> None:
         tuple(names), Random(11), 0.012, racks, {SLOW_NODE: SLOW_GB_PER_S / FAST_GB_PER_S}, links, outliers=0.0
     )
     made = plan(tuple(names), racks, -log(0.95), seed=7)
-    measurements: list[Measurement] = []
-    while True:
-        number, pairs = next_round(made, measurements)
-        if not pairs:
-            break
-        measurements += [_rounded(measurement) for measurement in cluster.measure(pairs, number)]
+    measurements = campaign(made, lambda pairs, number: map(_rounded, cluster.measure(pairs, number)))
     key = {"instance_type": "p5.48xlarge", "efa": 32, "nodes": 2, "ranks_per_node": 8, "collective": "all_reduce"}
     about = {"meter": "nccl-tests", "key": {**key, "size_bytes": SIZE_BYTES}}
     write(path, Journal(made, about, {}, tuple(measurements), ""))

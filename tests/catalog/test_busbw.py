@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, key_of
+from clusterproof.plugins.benchmarks.meters.selection import METERS, key_of
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.planning import plan

@@ -10,17 +10,16 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_pair, format_speeds, speed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
-from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import MeasuredGroup, PairsOfNode, Reading
+from clusterproof.plugins.evidence.pairs import MeasuredGroup, Reading
+from clusterproof.plugins.evidence.perf.facts_node import pairs_if_known
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
 
 def of_group(node: Node) -> str:
     """The command of the largest group with this node; empty if it was in none."""
-    read, _ = readings(node, "pairwise")
-    pairs: PairsOfNode | None = read["pairwise"] if read else None
+    pairs = pairs_if_known(node)
     groups = pairs.in_groups if pairs else ()
     commands = [reading.command for measured in groups for reading in measured.readings if reading.command]
     return commands[-1] if commands else ""

@@ -11,9 +11,9 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import format_speeds, listed, number_of
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
-from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Kind, Measurement, PairFault, PairsOfNode
+from clusterproof.plugins.evidence.perf.facts_node import pairs_if_known
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -41,10 +41,9 @@ def of_result(node: Node) -> str:
 
 def _of_first(node: Node, order: Callable[[Measurement], float]) -> str:
     """The command of a node's first measurement in this order; if none is known, how to use its meter."""
-    read, _ = readings(node, "pairwise")
-    if not read:
+    pairs = pairs_if_known(node)
+    if pairs is None:
         return ""
-    pairs: PairsOfNode = read["pairwise"]
     known = [measurement for measurement in pairs.measured if measurement.reading.command]
     return min(known, key=order).reading.command if known else pairs.by_hand
 

@@ -11,9 +11,9 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
-from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Failure, Measurement, PairsOfNode
+from clusterproof.plugins.evidence.pairs import Failure, Measurement
+from clusterproof.plugins.evidence.perf.facts_node import pairs_if_known
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -22,11 +22,8 @@ SHARED = (MeshKind.RAIL, MeshKind.SWITCH, MeshKind.ALL)
 
 def of_devices(node: Node) -> str:
     """The command for one device, with the node and a partner if they are known."""
-    read, _ = readings(node, "pairwise")
-    if not read:
-        return ""
-    pairs: PairsOfNode = read["pairwise"]
-    if pairs.mesh is None:
+    pairs = pairs_if_known(node)
+    if pairs is None or pairs.mesh is None:
         return ""
     commands = (measurement.reading.command for measurement in pairs.measured)
     return next(filter(None, commands), pairs.by_hand)

@@ -17,7 +17,8 @@ from clusterproof.plugins.evidence.perf.comparison import compared_gpus, require
 from clusterproof.plugins.evidence.perf.facts import SLOWER, below_median, report_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_topology, models_of
+from clusterproof.plugins.evidence.perf.gpu_peers import by_topology, models_of
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
 
 pytestmark = [mark.perf]
 

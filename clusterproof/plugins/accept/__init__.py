@@ -22,7 +22,8 @@ from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, cluster_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
-from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, topology_of
+from clusterproof.plugins.evidence.perf.gpu_peers import by_model, topology_of
+from clusterproof.plugins.evidence.perf.gpu_speed import Speeds
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
+from clusterproof.plugins.evidence.perf.gpu_peers import UNKNOWN_WAYS
 
 WITHOUT_GPU = ("fs_bandwidth",)  # measurements
 LOOK_AT = "compare what they share: inlet temperature, power limits, clocks, firmware"

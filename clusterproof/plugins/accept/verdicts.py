@@ -18,7 +18,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
+from clusterproof.plugins.evidence.perf.gpu_peers import UNKNOWN_WAYS
 
 MAX_REASONS = 20
 NOTED = "the inventory: "  # stands before what the inventory notes, such as nodes that it leaves out

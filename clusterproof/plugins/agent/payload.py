@@ -235,6 +235,11 @@ def joined(files: tuple[Path, ...]) -> str:
     return "\n".join(("from __future__ import annotations", *(_of_its_own(file, together) for file in files)))
 
 
+def calling_main(files: tuple[Path, ...], request: object) -> str:
+    """The packed source of these modules joined, which answers a request by the `main` of the last one."""
+    return packed(f"{joined(files)}\nmain({request!r}, *sys.argv[1:3])\n")
+
+
 def _of_its_own(file: Path, together: frozenset[str]) -> str:
     source = source_of(file)
     imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]

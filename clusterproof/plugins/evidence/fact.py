@@ -179,11 +179,11 @@ def _is_captured(collector: Collected | None) -> bool:
     return collector is not None and collector.status is not Status.UNCOLLECTED
 
 
-def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact from a method that takes these collectors' values, in this order."""
+def collected_by(*collectors: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact from a method that takes these collectors' values, in this order; `uncaptured` as in Fact."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
-        return Fact(collectors, decode)
+        return Fact(collectors, decode, uncaptured)
 
     return fact
 

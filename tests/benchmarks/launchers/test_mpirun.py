@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.client_server import PairMeasuring
+from clusterproof.plugins.benchmarks.launchers.by_visits import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, shell_in_pod, start_shell
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test
@@ -64,6 +64,13 @@ def cluster() -> AbstractContextManager[Testbed]:
     return testbed(dict.fromkeys(NAMES, with_all_reduce(healthy_cpu())))
 
 
+@pytest.fixture(scope="module")
+def strangers() -> Iterator[Testbed]:
+    """A cluster whose nodes do not let each other in."""
+    with cluster() as running:
+        yield running
+
+
 @pytest.fixture
 def joined(bed: Testbed) -> Iterator[Testbed]:
     """A cluster whose nodes may log in to each other."""
@@ -75,8 +82,8 @@ def joined(bed: Testbed) -> Iterator[Testbed]:
 @needs_cluster
 @needs_openmpi
 class TestByMpirun:
-    def test_nodes_that_do_not_let_each_other_in_are_reported_with_what_to_do(self) -> None:
-        with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
+    def test_nodes_that_do_not_let_each_other_in_are_reported_with_what_to_do(self, strangers: Testbed) -> None:
+        with strangers.joined(), mpirun(over_ssh(strangers, all_reduce())) as launcher:
             reading = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
         assert reading.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
         assert "expected that one may log in from node to node without being asked" in reading.problem
@@ -116,8 +123,8 @@ class TestByMpirun:
             reading = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert (reading.problem, reading.busbw_gb_per_s) == ("", 71.33)
 
-    def test_the_nodes_of_a_group_that_are_not_reached_are_counted(self) -> None:
-        with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
+    def test_the_nodes_of_a_group_that_are_not_reached_are_counted(self, strangers: Testbed) -> None:
+        with strangers.joined(), mpirun(over_ssh(strangers, all_reduce())) as launcher:
             reading = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert reading.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")
 

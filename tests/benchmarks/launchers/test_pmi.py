@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.ranks import advice, chosen, default, is_without_library, listed
+from clusterproof.plugins.benchmarks.launchers.pmi import advice, chosen, default, is_without_library, listed
 
 DEBIAN_12 = (
     "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"

@@ -17,10 +17,10 @@ from typing import NoReturn
 import pytest
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.benchmarks.load import programs
+from clusterproof.plugins.benchmarks.load import fs_bandwidth
 from clusterproof.plugins.benchmarks.load.asking import program
+from clusterproof.plugins.benchmarks.load.fs_bandwidth import JOBS, PREFIX, scratch_file
 from clusterproof.plugins.benchmarks.load.options import LoadOptions
-from clusterproof.plugins.benchmarks.load.programs import JOBS, PREFIX, scratch_file
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth
 from tests.benchmarks.load.loaded import evidence_of, loaded, read
@@ -99,10 +99,10 @@ def test_bytes_are_counted_alike_by_fio_2_which_calls_kib_so(
 ) -> None:
     jobs = [{direction: {**counted, "runtime": 500} for direction in ("write", "read")}] * JOBS
     ran = {"command": "fio", "exit": 0, "output": json.dumps({"fio version": "fio-2.14", "jobs": jobs})}
-    monkeypatch.setattr(programs, "measured", lambda *_, **__: ran)
+    monkeypatch.setattr(fs_bandwidth, "measured", lambda *_, **__: ran)
     node = Node(settings={"fs_folder": str(tmp_path), "fs_mib": "8"})
     size = {"bytes": JOBS * 512 * 1024**2, "seconds": 0.5}
-    assert programs.fs_bandwidth(node) == {"folder": str(tmp_path), "write": size, "read": size}
+    assert fs_bandwidth.fs_bandwidth(node) == {"folder": str(tmp_path), "write": size, "read": size}
 
 
 @needs_fio

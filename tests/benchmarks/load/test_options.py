@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, STRESS, TAKES_TURNS
-from clusterproof.plugins.benchmarks.meters.baseline import METERS as OF_METERS
+from clusterproof.plugins.benchmarks.meters.selection import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import LOAD_COLLECTORS
 from clusterproof.plugins.options.perf_table import DCGM_LEVELS, LAUNCHERS, LOADS, METERS

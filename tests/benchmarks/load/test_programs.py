@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent import loader
 from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.payload import modules_for, source_of
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.benchmarks.load import asking, options, tool, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
-from clusterproof.plugins.evidence.perf.gpu_speed import document
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
+from tests.builders.pythons import interpreter
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
 from tests.testbed.load import tool as load_tool
 from tests.testbed.needs import needs_nodes
@@ -274,3 +277,22 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
         left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
     assert decode("gpu001", Answer(ran.stdout), to_run.nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
     assert left == []
+
+
+@pytest.mark.long
+def test_collectors_of_load_and_the_programs_for_pytorch_start_in_the_oldest_python() -> None:
+    python = interpreter("python3.8")
+    if python is None:
+        pytest.skip("no python3.8 here")
+    collectors = {f"{asking.PACKAGE}.{function.partition(':')[0]}" for function in FUNCTIONS.values()}
+    modules = modules_for([*collectors, *asking.PYTORCH_MODULES.values()])
+    without_pytorch = "import sys\nfrom unittest.mock import MagicMock\n" + "".join(
+        f"sys.modules[{name!r}] = MagicMock()\n"
+        for name in ("torch", "torch.distributed", "torch.nn", "torch.nn.functional")
+    )
+    loaded = f"{source_of(Path(loader.__file__))}\nsys.meta_path.insert(0, ModuleFinder({modules!r}))\n"
+    imports = "".join(f"import_module({name!r})\n" for name in modules)
+    ran = subprocess.run(
+        [python, "-I", "-"], input=without_pytorch + loaded + imports, text=True, capture_output=True, check=False
+    )
+    assert (ran.stderr, ran.returncode) == ("", 0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.builders.samples import sample
 from tests.testbed.outputs import NCCL_ROWS, nccl_log, nccom_log

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, meter_for
+from clusterproof.plugins.benchmarks.meters.selection import METERS, meter_for
 from clusterproof.plugins.evidence.pairs import Failure
 from tests.testbed import compiled
 from tests.testbed.needs import needs_openmpi

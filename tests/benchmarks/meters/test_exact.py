@@ -16,8 +16,8 @@ from bench.real_runs import torch_python
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.meters import NOT_FOUND, Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.exact import client, server
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched

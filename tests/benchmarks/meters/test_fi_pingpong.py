@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.meters.ends import GB, measured
 from tests.testbed.needs import needs_fi_pingpong

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong, iperf3, proven_network
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong, iperf3
+from clusterproof.plugins.benchmarks.meters.printed import proven_network
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.meters.ends import GB, connected, ended, measured, start
 from tests.testbed.needs import needs_iperf3

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Measured, MeterCampaign
+from clusterproof.plugins.benchmarks.launchers import Launcher, Measured, MeterCampaign
 from clusterproof.plugins.benchmarks.meters import MeterSettings
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.cluster import Cluster, Target
@@ -24,6 +23,7 @@ from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.transport import Limits, connection_for
 
 NAMES = [f"n{number:02}" for number in range(16)]
+RUN_S = 10.0
 OPTIONS = PairOptions(
     which="quick",
     groups="doubling",
@@ -47,7 +47,7 @@ def well(nodes: Any) -> Reading:
 
 
 @dataclass
-class Launched:
+class Launched(Launcher):
     """A launcher that measures nothing and keeps its arguments."""
 
     answer: Answer = well
@@ -64,13 +64,22 @@ class Launched:
     def close(self) -> None:
         """Do nothing."""
 
-    def __enter__(self) -> Launched:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Do nothing."""
+@dataclass
+class Timed:
+    """A launcher's simulated clock: each batch takes ten seconds."""
+
+    now_s: float = field(default=0.0, init=False)
+    batches: list[tuple[Any, ...]] = field(default_factory=list, init=False)
+
+    def clock(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def run(self, together: Sequence[Any]) -> None:
+        """Let a batch pass."""
+        self.batches.append(tuple(together))
+        self.now_s += RUN_S
 
 
 @dataclass

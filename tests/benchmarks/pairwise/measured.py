@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
+from bench.clusters import campaign
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading
 
 NORMAL_GB_PER_S = 100.0
@@ -71,14 +72,12 @@ class Cluster:
 
 def measured(plan: PairPlan, cluster: Cluster) -> list[Measurement]:
     """Run a whole campaign."""
-    measurements: list[Measurement] = []
-    while True:
-        number, pairs = next_round(plan, measurements)
-        if not pairs:
-            return measurements
-        measurements += [
+    return campaign(
+        plan,
+        lambda pairs, number: [
             Measurement(pair, number, len(pairs), cluster.read(pair, len(pairs), plan.places)) for pair in pairs
-        ]
+        ],
+    )
 
 
 def concluded(plan: PairPlan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench.clusters import campaign
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh_of
-from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, plan
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshKind
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Measurement, Pair, Reading
 from tests.benchmarks.pairwise.measured import names, racks
@@ -68,15 +70,14 @@ def planned(count: int, rack: int = 0, seed: int = 3) -> PairPlan:
 
 def measured(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> list[Measurement]:
     """Run all its rounds."""
-    measurements: list[Measurement] = []
-    while True:
-        number, pairs = next_round(made, measurements)
-        if not pairs:
-            return measurements
-        tried = [measurement.pair for measurement in measurements]
-        measurements += [
-            Measurement(pair, number, len(pairs), wiring.read(pair, rails, tried.count(pair))) for pair in pairs
-        ]
+    tries: Counter[Pair] = Counter()
+
+    def exchanged(pairs: Sequence[Pair], number: int) -> list[Measurement]:
+        results = [Measurement(pair, number, len(pairs), wiring.read(pair, rails, tries[pair])) for pair in pairs]
+        tries.update(pairs)
+        return results
+
+    return campaign(made, exchanged)
 
 
 def concluded(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> Mesh:

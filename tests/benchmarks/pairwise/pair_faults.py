@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import log
+from math import inf, log
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
+from bench.clusters import NOMINAL_GB_PER_S, Simulated, campaign, names, racks_of
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, next_groups, plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
-from clusterproof.plugins.benchmarks.pairwise.planning import next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import plan
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import (
     Failure,
@@ -70,15 +70,14 @@ def run_of(fault: PairFault) -> PairwiseRun:
     fault.put(cluster)
     made = plan(nodes, cluster.racks, -log(0.95), seed=7)
     made = replace(made, absent=frozenset(fault.absent))
-    measurements: list[Measurement] = []
-    while True:
-        number, pairs = next_round(made, measurements)
-        if not pairs or (fault.first_rounds_only and number >= len(made.first)):
-            break
-        measurements += [fault.touch(_as_nccl(measurement)) for measurement in cluster.measure(pairs, number)]
+
+    def measured(pairs: Sequence[Pair], number: int) -> Iterable[Measurement]:
+        return (fault.touch(_as_nccl(measurement)) for measurement in cluster.measure(pairs, number))
+
+    measurements = campaign(made, measured, len(made.first) if fault.first_rounds_only else inf)
     about = {"meter": "nccl-tests", "key": dict(fault.key), "groups": "doubling" if fault.touch_group else ""}
-    campaign = Campaign(Journal(made, about, fault.absent, tuple(measurements), ""))
-    return PairwiseRun((replace(campaign, journal=replace(campaign.journal, **_of_groups(fault, campaign))),))
+    of_pairs = Campaign(Journal(made, about, fault.absent, tuple(measurements), ""))
+    return PairwiseRun((replace(of_pairs, journal=replace(of_pairs.journal, **_of_groups(fault, of_pairs))),))
 
 
 def _of_groups(fault: PairFault, pairs: Campaign) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -18,47 +17,29 @@ from clusterproof.plugins.benchmarks.pairwise.drive import MIN_FIRST_ROUNDS, Pro
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
 from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS, PairPlan, plan
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
-from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Reading, pair
 from clusterproof.plugins.transport import Unusable
+from tests.benchmarks.pairwise.launched import RUN_S, Timed
 from tests.benchmarks.pairwise.measured import Cluster, names, verdicts
 
-RUN_S = 10.0
 LONG_S = 1e6
 
 
 @dataclass
-class Made:
-    """A launcher whose runs take ten seconds of a simulated clock, over a cluster with known faults."""
+class Made(Timed):
+    """A launcher over a cluster with known faults."""
 
     cluster: Cluster = field(default_factory=Cluster)
     places: Mapping[str, str] = field(default_factory=dict)
-    now_s: float = 0.0
-    batches: list[tuple[Pair, ...]] = field(default_factory=list)
     ends_after: int | None = None  # batches, after which nothing can be measured
-
-    def clock(self) -> float:
-        """Seconds."""
-        return self.now_s
 
     def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
         """Measure all of them, in reverse order."""
         if self.ends_after is not None and len(self.batches) >= self.ends_after:
             raise Unusable("the partition is gone")
-        self.batches.append(tuple(pairs))
-        self.now_s += RUN_S
+        self.run(pairs)
         for link in reversed(pairs):
             measured(link, self.cluster.read(link, len(pairs), self.places))
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> Made:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass

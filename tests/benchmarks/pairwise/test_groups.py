@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWri
 from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Reading
 from clusterproof.plugins.options import perf_table
+from tests.benchmarks.pairwise.launched import Timed
 from tests.benchmarks.pairwise.measured import names, racks
 
 BUSBW_GB_PER_S = 360.0
-RUN_S = 10.0
 Read = Callable[[NodeGroup, int], Reading]
 
 
@@ -53,22 +53,15 @@ def share(nodes: int, of: str, value: float) -> Read:
 
 
 @dataclass
-class Made:
-    """A launcher whose runs take ten seconds of a simulated clock."""
+class Made(Timed):
+    """A launcher of groups, with the result of each."""
 
     read: Read = well
-    now_s: float = 0.0
-    batches: list[tuple[NodeGroup, ...]] = field(default_factory=list)
-
-    def clock(self) -> float:
-        """Seconds."""
-        return self.now_s
 
     def measure(self, together: Sequence[Any], measured: Measured) -> None:
         """Measure all of them."""
         times = Counter(group for batch in self.batches for group in batch)
-        self.batches.append(tuple(together))
-        self.now_s += RUN_S
+        self.run(together)
         for group in together:
             measured(group, self.read(group, times[group]))
 

@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
+from bench.clusters import campaign
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import MIN_PARTNERS
-from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
 from clusterproof.plugins.benchmarks.rdma.ports import rails
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
@@ -114,12 +115,11 @@ def read(ends: Pair, nodes: Nodes, dead: Dead) -> Reading:
 def after_all_rounds(nodes: Nodes, dead: Dead = (), seed: int = 3) -> Mesh:
     """The conclusion after all rounds."""
     made: PairPlan = planned(len(nodes), seed=seed)
-    measurements: list[Measurement] = []
-    while True:
-        number, pairs = next_round(made, measurements)
-        if not pairs:
-            return mesh_of(measurements, made.places, LIMITS)
-        measurements += [Measurement(pair, number, len(pairs), read(pair, nodes, dead)) for pair in pairs]
+    measurements = campaign(
+        made,
+        lambda pairs, number: [Measurement(pair, number, len(pairs), read(pair, nodes, dead)) for pair in pairs],
+    )
+    return mesh_of(measurements, made.places, LIMITS)
 
 
 def without(count: int) -> dict[str, Collection[int]]:

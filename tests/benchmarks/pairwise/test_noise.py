@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from bench.clusters import NOMINAL_GB_PER_S, Simulated, names
+from bench.clusters import NOMINAL_GB_PER_S, Simulated, campaign, names
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, circle
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, AnalysisSettings, Normal, tails
-from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS, FURTHER_ROUNDS, PairPlan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS, FURTHER_ROUNDS, PairPlan, plan
+from clusterproof.plugins.benchmarks.pairwise.round_effects import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import undecided
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading
@@ -227,12 +227,7 @@ def measured(seed: int, noise: float) -> tuple[PairPlan, list[Measurement]]:
     """A whole campaign of 16 nodes, one of which is 7 % slower."""
     made = plan(names(16), {}, MIN_EFFECT, seed=seed)
     cluster = Simulated(made.nodes, Random(seed), noise, slow_nodes={"n0004": 0.93})
-    raw: list[Measurement] = []
-    while True:
-        number, pairs = next_round(made, raw)
-        if not pairs:
-            return made, raw
-        raw += cluster.measure(pairs, number)
+    return made, campaign(made, cluster.measure)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A test's reports of nodes under load, and a check's result on one."""
+"""A test's reports of nodes under load or of what was measured between them, and a check's result on one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.testbed.exact import Change, exact
 
@@ -50,6 +52,18 @@ def evaluated(
         for node, value in values.items()
     }
     return evaluate(all_checks()[check], nodes(cluster, evidence, "perf", policy)[name])
+
+
+def of_node(
+    check: str,
+    run: PairwiseRun | None,
+    name: str,
+    instance_type: str = "",
+    expect: Mapping[str, int] = MappingProxyType({}),
+) -> Result:
+    """A check's result on a node of which nothing is known but what was measured between nodes."""
+    target = Target(name, instance_type=instance_type, expect=expect)
+    return evaluate(all_checks()[check], Node(target, NodeEvidence(name), between=run))
 
 
 def bus_of(models: Sequence[str]) -> dict[str, Collected]:

@@ -17,13 +17,8 @@ from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.planning import plan
 from clusterproof.plugins.benchmarks.pairwise.redaction import without_names
-from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import all_checks
-from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import (
     Estimate,
     Failure,
@@ -36,6 +31,7 @@ from clusterproof.plugins.evidence.pairs import (
     pair,
 )
 from clusterproof.reports.pairs import facts, lines_of_pairs
+from tests.checks.perf.given import of_node
 
 PASS, FAIL, CONCERN = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN
 INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
@@ -82,9 +78,7 @@ def campaign(
 
 
 def of(made: Campaign, name: str = "n00") -> Result:
-    target = Target(name, instance_type="p5.48xlarge")
-    node = Node(target, NodeEvidence(name), between=PairwiseRun((made,)))
-    return evaluate(all_checks()["network.pairwise_groups"], node)
+    return of_node("network.pairwise_groups", PairwiseRun((made,)), name, "p5.48xlarge")
 
 
 SLOW = Estimate(0.2, 0.1, 0.3, 4)

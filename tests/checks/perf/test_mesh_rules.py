@@ -9,29 +9,23 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
 from tests.benchmarks.pairwise.meshes import DEAD, Wiring
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, run_of
+from tests.checks.perf.given import of_node
 
 NAMED = {fault.name: fault for fault in MESH_FAULTS}
 
 
-def of_node(name: str, run: PairwiseRun, check: str = MESH) -> Result:
-    return evaluate(all_checks()[check], Node(Target(name), NodeEvidence(name), between=run))
-
-
 def results(fault: MeshFault) -> Mapping[str, Result]:
     run = mesh_run_of(fault)
-    return {name: of_node(name, run) for name in run.campaigns[0].journal.plan.nodes}
+    return {name: of_node(MESH, run, name) for name in run.campaigns[0].journal.plan.nodes}
 
 
 def campaign(fault: MeshFault) -> Campaign:
@@ -111,7 +105,7 @@ def test_a_node_whose_exchanges_were_made_with_one_partner_only_does_not_pass() 
     lonely = next(
         node for node in first.pair if not any(node in measurement.pair for measurement in few.journal.measurements[1:])
     )
-    result = of_node(lonely, PairwiseRun((few,)))
+    result = of_node(MESH, PairwiseRun((few,)), lonely)
     assert (result.verdict, result.message) == (
         Verdict.INCOMPLETE, "exchanged with one partner only; expected at least 2"
     )  # fmt: skip
@@ -134,33 +128,33 @@ def broken_off(count: int, culprit: str) -> tuple[PairwiseRun, str]:
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_a_node_that_dies_among_its_exchanges_is_named_and_its_partners_are_not(count: int) -> None:
     run, partner = broken_off(count, "n003")
-    result = of_node("n003", run)
+    result = of_node(MESH, run, "n003")
     why = "n003 did not answer: Communication connection failure"
     message = f"{count} of 4 runs failed and named it: {why}; expected each run to exchange bytes"
     assert (result.verdict, result.message.count("nothing was exchanged with ")) == (Verdict.INCOMPLETE, 1)
     assert [finding.message for finding in result.findings if finding.verdict is Verdict.CONCERN] == [message]
-    assert of_node(partner, run).verdict is Verdict.PASS
+    assert of_node(MESH, run, partner).verdict is Verdict.PASS
 
 
 def test_a_pair_that_exchanged_nothing_though_nobody_is_at_fault_is_said_of_both() -> None:
     run, partner = broken_off(1, "")
     for node, other in (("n003", partner), (partner, "n003")):
-        result = of_node(node, run)
+        result = of_node(MESH, run, node)
         assert result.verdict is Verdict.INCOMPLETE
         assert result.message.startswith(f"nothing was exchanged with {other}: n003 did not answer: ")
 
 
 def test_a_run_that_names_a_node_once_is_incomplete_there() -> None:
     run, partner = broken_off(1, "n003")
-    result = of_node("n003", run)
+    result = of_node(MESH, run, "n003")
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message.startswith(f"nothing was exchanged with {partner}: n003 did not answer: ")
-    assert of_node(partner, run).verdict is Verdict.PASS
+    assert of_node(MESH, run, partner).verdict is Verdict.PASS
 
 
 def test_where_bandwidth_was_measured_it_does_not_apply_and_says_how_to_ask() -> None:
     run = run_of(HEALTHY)
-    result = of_node(run.campaigns[0].journal.plan.nodes[0], run)
+    result = of_node(MESH, run, run.campaigns[0].journal.plan.nodes[0])
     assert result.verdict is Verdict.NOT_APPLICABLE
     assert "--meter rdma_mesh" in result.message
 
@@ -168,7 +162,7 @@ def test_where_bandwidth_was_measured_it_does_not_apply_and_says_how_to_ask() ->
 def test_where_bytes_were_exchanged_no_check_judges_bandwidth() -> None:
     run = mesh_run_of(NAMED["a device that reaches nobody"])
     for check in ("not_a_straggler", "pairwise_transport", "pairwise_correct", "pairwise_groups"):
-        assert of_node("n003", run, f"network.{check}").verdict is Verdict.NOT_APPLICABLE
+        assert of_node(f"network.{check}", run, "n003").verdict is Verdict.NOT_APPLICABLE
     assert evaluate(all_checks()["network.pairwise_busbw"], run.pairs[0]).verdict is Verdict.NOT_APPLICABLE
 
 
@@ -181,8 +175,7 @@ def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
 def test_where_no_node_shows_devices_that_its_type_has_it_is_incomplete() -> None:
     nothing = Wiring(silent=dict.fromkeys(names(4), "no RDMA device on either node: a, b"), failure=Failure.NO_RDMA)
     run = mesh_run_of(MeshFault("none is seen", nothing, count=4))
-    node = Node(Target("n000", instance_type="p5.48xlarge"), NodeEvidence("n000"), between=run)
-    result = evaluate(all_checks()[MESH], node)
+    result = of_node(MESH, run, "n000", "p5.48xlarge")
     assert result.verdict is Verdict.INCOMPLETE
     message = "no RDMA device on either node: a, b; expected 32 EFA devices, as a p5.48xlarge has"
     assert result.message == f"{message} (a pod sees those it asks for)"
@@ -196,8 +189,8 @@ def test_a_node_without_rdma_hardware_among_others_is_incomplete() -> None:
 
 def test_what_a_person_types_names_both_nodes() -> None:
     made = campaign(HEALTHY_MESH)
-    command = of_node("n003", mesh_run_of(HEALTHY_MESH)).evidence
+    command = of_node(MESH, mesh_run_of(HEALTHY_MESH), "n003").evidence
     assert command.startswith("fi_pingpong -p efa -e rdm -d DEVICE-rdm -I 10 -S 64 on NODE, then on GOOD_NODE")
     typed = replace(made.journal.measurements[0], reading=replace(made.journal.measurements[0].reading, command="this"))
     run = PairwiseRun((replace(made, journal=replace(made.journal, measurements=(typed,))),))
-    assert of_node(typed.pair.a, run).evidence == "this"
+    assert of_node(MESH, run, typed.pair.a).evidence == "this"

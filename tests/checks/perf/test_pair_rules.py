@@ -15,14 +15,12 @@ from clusterproof.plugins.benchmarks.pairwise.in_words import slowdown_text
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.planning import plan
-from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Estimate, Kind, Measurement, PairFault, Reading, pair
+from tests.checks.perf.given import of_node
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -67,10 +65,10 @@ def of_pair(made: Campaign) -> Result:
     return evaluate(all_checks()["network.pairwise_busbw"], PairwiseRun((made,)).pairs[0])
 
 
-def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> Result:
+def of_a(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> Result:
     """A check's result on the node a."""
-    target = Target("a", instance_type=instance_type, expect={"efa": 32 if instance_type.startswith("p5") else 0})
-    return evaluate(all_checks()[f"network.{check}"], Node(target, NodeEvidence("a"), between=PairwiseRun((made,))))
+    expect = {"efa": 32 if instance_type.startswith("p5") else 0}
+    return of_node(f"network.{check}", PairwiseRun((made,)), "a", instance_type, expect)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_each_end_of_a_slow_pair_that_may_be_at_fault_is_named() -> None:
     ],
 )
 def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict, message: str) -> None:
-    result = of_node("not_a_straggler", campaign(findings=[finding]))
+    result = of_a("not_a_straggler", campaign(findings=[finding]))
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -179,7 +177,7 @@ def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict
 def test_a_node_that_was_hardly_measured_does_not_pass(
     data: Mapping[str, Sequence[float]], estimates: str, verdict: Verdict, message: str
 ) -> None:
-    result = of_node("not_a_straggler", campaign(data, estimates=tuple(estimates)))
+    result = of_a("not_a_straggler", campaign(data, estimates=tuple(estimates)))
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -217,7 +215,7 @@ def test_the_network_is_what_each_measurement_says(
     networks: Sequence[str], meter: str, instance_type: str, verdict: Verdict, message: str
 ) -> None:
     made = campaign({"a~b": [reading(USUAL, network=network) for network in networks]}, meter=meter)
-    result = of_node("pairwise_transport", made, instance_type)
+    result = of_a("pairwise_transport", made, instance_type)
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -241,7 +239,7 @@ def right(*correct: bool | None) -> list[Reading]:
 def test_results_are_right_with_every_partner(
     data: Mapping[str, Sequence[Reading]], meter: str, verdict: Verdict, message: str
 ) -> None:
-    result = of_node("pairwise_correct", campaign(data, meter=meter))
+    result = of_a("pairwise_correct", campaign(data, meter=meter))
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -269,7 +267,7 @@ BY_A = [reading(USUAL, is_correct=False, culprit="a", problem="GPU 0 of a")]
 def test_wrong_results_that_a_partner_explains_do_not_fail_a_node(
     data: Mapping[str, Sequence[Reading]], findings: Sequence[PairFault], meter: str, verdict: Verdict, message: str
 ) -> None:
-    result = of_node("pairwise_correct", campaign(data, findings, meter=meter))
+    result = of_a("pairwise_correct", campaign(data, findings, meter=meter))
     assert result.verdict is verdict, result.message
     assert message in result.message
 
@@ -278,7 +276,7 @@ def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
     slow = reading(300.0, command="slow", is_correct=True)
     other = reading(USUAL, command="other", is_correct=False, network="Socket")
     made = campaign({"a~b": [reading(USUAL, command="well")], "a~c": [other], "a~d": [slow]})
-    shown = {name: of_node(name, made).evidence.partition(" |")[0] for name in OF_A_NODE}
+    shown = {name: of_a(name, made).evidence.partition(" |")[0] for name in OF_A_NODE}
     assert shown == {"not_a_straggler": "slow", "pairwise_transport": "other", "pairwise_correct": "other"}
     assert of_pair(made).evidence == "well"
 

@@ -13,12 +13,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node.collectives import Change, measured
+from clusterproof.plugins.evidence.exact.on_node.collectives import measured
 from clusterproof.plugins.evidence.exact.on_node.exchanges import Collectives
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.exact.on_node.collectives import Change
 
 KINDS = "float32:24:24,bfloat16:8:24,int8:7:31"
 RANK, OTHER = 2, 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from ctypes import CDLL
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
-from clusterproof.plugins.evidence.exact.on_node.steps import Change, Size, digest_of, repeated, software
+from clusterproof.plugins.evidence.exact.on_node.steps import Size, digest_of, repeated, software
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.exact.on_node.steps import Change
 
 SMALL = Size(2, 8, 32)
 STEP = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from tests.kubernetes.load_account import granted
 from tests.kubernetes.perf import NAMES, measurement
 from tests.testbed.kubernetes.nodes import Nodes

@@ -15,7 +15,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, rdma_mesh
-from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for

@@ -5,11 +5,12 @@ This module: the interface, its parameters, and the attribution of failures to n
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
@@ -23,7 +24,6 @@ WHOLE_S = 3600.0
 
 PairOrGroup = Pair | NodeGroup
 Measured = Callable[[Any, Reading], None]  # called with a pair or group that was to be measured
-NOT_STARTED = (126, 127)  # exit codes of a shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class MeterCampaign:
     run_s: float = RUN_S
     whole_s: float = WHOLE_S
     connection: Connection | None = None
+
+    @property
+    def ranks_per_node(self) -> int:
+        """How many ranks a collective meter has on each node."""
+        return self.settings.ranks_per_node or 1
 
     def reach(self) -> Connection:
         """The connection to the nodes. Raises LookupError."""
@@ -60,7 +65,7 @@ def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: PairOrG
     return replace(reading, command=command(campaign.settings, launch, tuple(nodes))) if command else reading
 
 
-def check(campaign: MeterCampaign) -> None:
+def check_settings(campaign: MeterCampaign) -> None:
     """Ask the meter for its command lines. Raises Unusable for invalid settings."""
     meter, settings = campaign.meter, campaign.settings
     try:
@@ -73,7 +78,7 @@ def check(campaign: MeterCampaign) -> None:
         raise Unusable(f"{meter.name}: {problem}") from None
 
 
-class Launcher(Protocol):
+class Launcher(AbstractContextManager["Launcher"]):
     """Runs the campaign's meter. `close`, or leaving `with`, ends everything that it started or reserved.
 
     Between rounds `campaign` may be replaced by one with other settings for the same meter and nodes.
@@ -81,6 +86,7 @@ class Launcher(Protocol):
 
     campaign: MeterCampaign
 
+    @abstractmethod
     def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these pairs, or groups, at the same time; no node may be in two of them.
 
@@ -88,16 +94,12 @@ class Launcher(Protocol):
         nothing can be measured at all. Groups are for collective meters.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Release reservations, and end what still runs. May be called twice."""
 
-    def __enter__(self) -> Launcher:
-        """The launcher itself."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:

@@ -10,15 +10,10 @@ from dataclasses import replace
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
-from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check, typed
+from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check_settings, typed
+from clusterproof.plugins.benchmarks.launchers.by_visits import ByVisits, Outcome, PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.client_server import (
-    MAX_ADDRESSES,
-    Outcome,
-    OverNodes,
-    PairMeasuring,
-    measured_by_visits,
-)
+from clusterproof.plugins.benchmarks.launchers.client_server import MAX_ADDRESSES, measured_by_visits
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
@@ -54,24 +49,16 @@ set -- "$m" --host "$l" -np {all} --bind-to none --mca {argument} {run} {options
 # A meter that starts its ranks itself is started without mpirun, which cannot be nested; it marks its ranks alike.
 ALONE = "set --;export OMPI_MCA_{argument}={run} PRTE_MCA_{argument}={run}\n"
 OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on PATH: --meter-env PATH=…"
-ENVIRONMENT = dict.fromkeys(  # OMPI_… is read by Open MPI 4, PRTE_… by 5
-    (
-        *("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
-        *("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"),
-    ),
-    "1",
-)
+NO_TREE_SPAWN = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")  # of Open MPI 4, and of 5
+ENVIRONMENT = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", *NO_TREE_SPAWN), "1")
 
 
-NO_TREE = "env OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1"
-
-
-def mpirun(campaign: MeterCampaign) -> OverNodes:
+def mpirun(campaign: MeterCampaign) -> ByVisits:
     """The launcher for rank meters without Slurm. Raises Unusable for another meter."""
     if not campaign.meter.is_collective:
         raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
-    check(campaign)
-    return OverNodes(campaign, by_mpirun)
+    check_settings(campaign)
+    return ByVisits(campaign, by_mpirun)
 
 
 def by_mpirun(turn: PairMeasuring) -> Outcome:
@@ -106,7 +93,7 @@ def by_mpirun(turn: PairMeasuring) -> Outcome:
 def start_shell(turn: PairMeasuring) -> str:
     """The script for the first node."""
     nodes = tuple(turn.together)
-    ranks = turn.campaign.settings.ranks_per_node or 1
+    ranks = turn.campaign.ranks_per_node
     return START.format(
         others="".join(_log_in(number, turn.where[node], node) for number, node in enumerate(nodes[1:], 1)),
         login_s=LOGIN_S,
@@ -117,7 +104,7 @@ def start_shell(turn: PairMeasuring) -> str:
         argument=ARGUMENT,
         run=turn.run,
         alone=ALONE.format(argument=ARGUMENT, run=turn.run) if turn.campaign.meter.starts_ranks else "",
-        options=shlex.join(shlex.split(turn.campaign.limits.settings.get(SETTING, ""))),
+        options=_options(turn.campaign),
         rank=shlex.quote(rank_shell(turn.campaign, turn.run)),
     )
 
@@ -131,11 +118,16 @@ def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
 
 def launch_by_hand(campaign: MeterCampaign, nodes: Sequence[str]) -> str:
     """The command with which a person starts ranks on these nodes, from the first one."""
-    ranks = campaign.settings.ranks_per_node or 1
-    options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
+    ranks = campaign.ranks_per_node
     hosts = ",".join(f"{node}:{ranks}" for node in nodes)
-    tree = f"{NO_TREE} " if len(nodes) > 2 else ""  # otherwise other nodes would have to log in too
-    return f"{tree}mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {options}".strip()
+    variables = " ".join(f"{name}=1" for name in NO_TREE_SPAWN)
+    tree = f"env {variables} " if len(nodes) > 2 else ""  # otherwise other nodes would have to log in too
+    return f"{tree}mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {_options(campaign)}".strip()
+
+
+def _options(campaign: MeterCampaign) -> str:
+    """The user's further arguments for mpirun, each quoted for a shell."""
+    return shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
 
 
 def _not_reached(a: str, why: Mapping[str, str]) -> str:
@@ -165,12 +157,12 @@ exit $e
 """
 
 
-def pods(campaign: MeterCampaign) -> OverNodes:
+def pods(campaign: MeterCampaign) -> ByVisits:
     """The launcher for Kubernetes nodes. Raises Unusable elsewhere."""
     if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
-    check(campaign)
-    return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else measured_by_visits)
+    check_settings(campaign)
+    return ByVisits(campaign, ranks_by_pods if campaign.meter.is_collective else measured_by_visits)
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
@@ -201,14 +193,14 @@ def peer_program() -> str:
 def shell_in_pod(turn: PairMeasuring, addresses: str, port: int) -> str:
     """The script for the last node, which connects; `addresses` and `port` are those of the others."""
     nodes = tuple(turn.together)
-    ranks = turn.campaign.settings.ranks_per_node or 1
+    ranks = turn.campaign.ranks_per_node
     return START_BY_PODS.format(
         addresses=addresses,
         names=shlex.join(turn.where[node].name for node in nodes[:-1]),
         port=port,
         ranks=ranks,
         all=len(nodes) * ranks,
-        options=shlex.join(shlex.split(turn.campaign.limits.settings.get(SETTING, ""))),
+        options=_options(turn.campaign),
         alone="set --\n" if turn.campaign.meter.starts_ranks else "",
         rank=shlex.quote(rank_shell(turn.campaign, turn.run)),
     )

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.agent.sending import send
-from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, between, clean_up, guard, sent_bytes
+from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up, guard
 from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput, Disconnected, wait
 from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
@@ -32,6 +32,7 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     listens,
 )
 from clusterproof.plugins.benchmarks.launchers.search_path import PASSED_OVER, searched
+from clusterproof.plugins.benchmarks.launchers.sent_bytes import between, sent_bytes
 
 QUIET_S = 0.5  # how long to keep reading after the shell has ended: processes left behind may hold its output open
 

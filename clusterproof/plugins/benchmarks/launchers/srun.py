@@ -6,21 +6,20 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.agent.packing import packed
-from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
+from clusterproof.plugins.agent.payload import calling_main, joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import (
     FOLDER,
     PLUGINS,
+    Launcher,
     Measured,
     MeterCampaign,
     PairOrGroup,
     attributed,
-    check,
-    ranks,
+    check_settings,
+    pmi,
     typed,
 )
 from clusterproof.plugins.benchmarks.launchers.client_server import reading_of, requests_of
@@ -30,12 +29,12 @@ from clusterproof.plugins.benchmarks.launchers.visit import (
     MAX_BYTES,
     TRAVELS,
     NodeAnswer,
+    nodes_by_reason,
     not_reached,
     output_of,
     read,
     silenced,
 )
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import ask_submit_host, formless, submit_host
@@ -53,7 +52,7 @@ _TRAVELS = (
     FOLDER / "on_submit_host.py",
 )
 _TEXT = "@TEXT@"  # on_submit_host replaces it with a node's program
-ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": ranks.NONE, "others_s": 0}  # settings until ranks are needed
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": pmi.NONE, "others_s": 0}  # settings until ranks are needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +66,12 @@ class Reserved:
     is_ours: bool
     refused: Mapping[str, str]
     addresses: Mapping[str, Sequence[str]]
-    mpi: str = ranks.NONE
+    mpi: str = pmi.NONE
     has_mpi: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class BySrun:
+class BySrun(Launcher):
     """Measures in one job: that of `slurm:job:ID`, or its own for all the nodes of the cluster."""
 
     campaign: MeterCampaign
@@ -102,7 +101,7 @@ class BySrun:
             return
         for key, (each, run) in turns.items():
             try:
-                reading = self._reading(key, each, run, answered, node_nonce)
+                reading = self._reading(key, each, run, answered, node_nonce, reserved)
             except Exception as problem:  # a bug of ours or of a meter costs one measurement
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
             measured(each, typed(self.campaign, reading, self._launch_by_hand(each, reserved), each))
@@ -112,14 +111,6 @@ class BySrun:
         reserved, self._reserved = self._reserved, None
         if reserved and reserved.is_ours:
             self._request({"do": "release", "job": reserved.job}, ASK_S)
-
-    def __enter__(self) -> BySrun:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _settings(self) -> Mapping[str, str]:
@@ -148,18 +139,15 @@ class BySrun:
             refused = {str(node): printable(str(why)) for node, why in answered["refused"].items()}
             addresses = {str(node): tuple(map(str, names)) for node, names in answered["addresses"].items()}
             job, is_ours = str(answered["job"]), answered["is_ours"] is True
-            site, has_mpi = ranks.default(str(answered["mpi"]["config"])), ranks.listed(str(answered["mpi"]["listed"]))
+            site, has_mpi = pmi.default(str(answered["mpi"]["config"])), pmi.listed(str(answered["mpi"]["listed"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
-            nodes_by_word: dict[str, list[str]] = {}
-            for node, why in refused.items():
-                nodes_by_word.setdefault(why, []).append(node)
-            reasons = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
+            reasons = "; ".join(f"{nodes}: {why}" for why, nodes in nodes_by_reason(refused).items())
             raise Unusable(
                 f"Slurm gives none of the nodes: {reasons:.400}; expected some within --slurm-wait {wait_s:g}"
             )
-        return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
+        return Reserved(job, is_ours, refused, addresses, pmi.chosen(self._options, site, has_mpi), has_mpi)
 
     def _round(self, turns: Mapping[str, tuple[PairOrGroup, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
@@ -184,7 +172,7 @@ class BySrun:
             node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in nodes
         }
         if campaign.meter.is_collective:
-            shell, tasks = rank_shell(campaign, run), campaign.settings.ranks_per_node or 1
+            shell, tasks = rank_shell(campaign, run), campaign.ranks_per_node
             ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
             step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
             return [{**step, "cleanups": list(cleanups.values())}]
@@ -196,63 +184,78 @@ class BySrun:
             for end, node in (("server", a), ("client", b))
         ]
 
-    def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
+    def _reading(
+        self,
+        key: str,
+        nodes: PairOrGroup,
+        run: str,
+        answered: Mapping[str, Any],
+        nonce: str,
+        reserved: Reserved,
+    ) -> Reading:
         """The reading from the steps of one pair or group; a node on which nothing starts any more is at fault."""
-        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         if self.campaign.meter.is_collective:
-            output = output_of(answered["steps"][key])
-            reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
-            reading = attributed(reading, self._called(nodes), output.exit is None)
-            reading = replace(reading, seconds=reading.seconds or output.seconds)
-            if reading.failure is Failure.APART and self._reserved:
-                reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
-            own = "\n".join(map(str, answered["steps"][key]["own"]))  # the same text from a rank is no evidence
-            if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(nodes)):
-                advice = ranks.advice_without_library(self._reserved.has_mpi)
-                return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
-            launched = ranks.NOT_LAUNCHED.search(own)
-            if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
-                is_alone = len({node for node, _ in ranks.NOT_LAUNCHED.findall(own)}) == 1
-                problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
-                return Reading(problem=problem, culprit=culprit, seconds=output.seconds)
+            step = answered["steps"][key]
+            reading = self._of_ranks(nodes, run, step, reserved)
+            if not_started := _not_started(nodes, step, reading, reserved):
+                return not_started
         else:
-            steps = {
-                node: answered["steps"][f"{key}.{end}"] for node, end in zip(nodes, ("server", "client"), strict=True)
-            }
+            a, b = nodes
+            steps = {a: answered["steps"][f"{key}.server"], b: answered["steps"][f"{key}.client"]}
             answers = {node: _answer(step, nonce) or NodeAnswer() for node, step in steps.items()}
             reading = reading_of(self.campaign, nodes, answers)
             seconds = max(float(step["seconds"]) for step in steps.values())
             reading = replace(reading, seconds=reading.seconds or seconds)
+        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         silent = {node: answer for node, answer in cleaned.items() if answer and answer.unreached}
         return silenced(reading, silent, nodes)
 
+    def _of_ranks(self, nodes: PairOrGroup, run: str, step: Mapping[str, Any], reserved: Reserved) -> Reading:
+        """The reading from a step with all ranks."""
+        output = output_of(step)
+        reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
+        if reading.failure is Failure.APART:
+            reading = with_advice(reading, pmi.advice(reserved.mpi, reserved.has_mpi))
+        called = {node: reserved.addresses.get(node, ()) for node in nodes}
+        reading = attributed(reading, called, output.exit is None)
+        return replace(reading, seconds=reading.seconds or output.seconds)
+
     def _launch_by_hand(self, together: PairOrGroup, reserved: Reserved) -> str:
         """How a person starts the ranks of a pair or group: in the same job, if it continues to exist."""
-        ranks = self.campaign.settings.ranks_per_node or 1
+        ranks = self.campaign.ranks_per_node
         job = [] if reserved.is_ours else [f"--jobid={reserved.job}", "--overlap"]
         names = tuple(together)
         nodes = [f"--nodelist={','.join(names)}", f"--nodes={len(names)}"]
         tasks = [f"--ntasks={len(names) * ranks}", f"--ntasks-per-node={ranks}", f"--mpi={reserved.mpi}"]
         return shlex.join(["srun", *job, *nodes, *tasks, *self._options])
 
-    def _called(self, nodes: PairOrGroup) -> dict[str, Sequence[str]]:
-        """The nodes' other names."""
-        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in nodes}
-
     def _request(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         """Send one request to the submit host. Raises Unusable."""
         host = submit_host(self._settings)
         nonce = new_nonce()
-        text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
-        on_stdin = connection_for(host.connection).takes_stdin
+        text, on_stdin = calling_main(_TRAVELS, dict(request)), connection_for(host.connection).takes_stdin
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
         return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
 
 def srun(campaign: MeterCampaign) -> BySrun:
     """The launcher that uses Slurm steps. Raises Unusable for invalid settings of the meter."""
-    check(campaign)
+    check_settings(campaign)
     return BySrun(campaign)
+
+
+def _not_started(nodes: PairOrGroup, step: Mapping[str, Any], reading: Reading, reserved: Reserved) -> Reading | None:
+    """Why srun did not start the ranks, as it says itself: the same text from a rank is no evidence."""
+    own, seconds = "\n".join(map(str, step["own"])), float(step["seconds"])
+    if pmi.is_without_library(reserved.mpi, own, list(nodes)):
+        advice = pmi.advice_without_library(reserved.has_mpi)
+        return Reading(problem=f"srun started no rank: {advice}", seconds=seconds)
+    launched = pmi.NOT_LAUNCHED.search(own)
+    if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
+        is_alone = len({node for node, _ in pmi.NOT_LAUNCHED.findall(own)}) == 1
+        problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
+        return Reading(problem=problem, culprit=culprit, seconds=seconds)
+    return None
 
 
 def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[str, object]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
-from clusterproof.plugins.agent.packing import packed
-from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
+from clusterproof.plugins.agent.payload import calling_main, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.catalog.node import unreached_rows
@@ -26,7 +25,7 @@ TRAVELS = (
     PLUGINS / "agent" / "pattern.py",
     PLUGINS / "agent" / "sending.py",
     PLUGINS / "agent" / "trust.py",
-    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "search_path", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "search_path", "sent_bytes", "on_node")),
 )
 
 
@@ -90,8 +89,7 @@ class Visitor:
 
 def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> Program:
     """The program that answers one request on a node."""
-    text = packed(joined(TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
-    return started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+    return started_by_shell(calling_main(TRAVELS, dict(request)), nonce, sudo=False, on_stdin=on_stdin)
 
 
 def read(answer: Answer, nonce: str) -> NodeAnswer:
@@ -138,13 +136,19 @@ def _listed(value: Any) -> list[Any]:
 
 def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached") -> Reading:
     """The reading of a pair or group some of whose nodes did not answer; a single one is at fault if it should have."""
-    nodes_by_reason: dict[str, list[str]] = {}
-    for node, answer in answers.items():
-        nodes_by_reason.setdefault(answer.unreached, []).append(node)
-    problem = ", ".join(f"{fold(nodes)} {how}: {reason}" for reason, nodes in nodes_by_reason.items())
+    nodes_of = nodes_by_reason({node: answer.unreached for node, answer in answers.items()})
+    problem = ", ".join(f"{nodes} {how}: {reason}" for reason, nodes in nodes_of.items())
     failure = failure_of(answers.values())
     culprit = next(iter(answers)) if len(answers) == 1 and not failure else ""
     return Reading(problem=problem, culprit=culprit, failure=failure)
+
+
+def nodes_by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
+    """The nodes that have the same reason, folded."""
+    nodes_of: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        nodes_of.setdefault(reason, []).append(node)
+    return {reason: fold(nodes) for reason, nodes in nodes_of.items()}
 
 
 def failure_of(answers: Iterable[NodeAnswer]) -> Failure | None:

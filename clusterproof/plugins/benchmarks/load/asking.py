@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from clusterproof.plugins.agent.payload import modules_for, new_nonce, started, started_by_shell
 from clusterproof.plugins.benchmarks.load.options import FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.benchmarks.load.torch_python import EXACT
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Connection, Limits, Program, Unusable
@@ -15,7 +16,6 @@ from clusterproof.plugins.transport.gather import OnAnswer, probe_nodes
 
 T = TypeVar("T")
 PACKAGE = "clusterproof.plugins.benchmarks.load"
-EXACT = "clusterproof.plugins.evidence.exact.on_node"
 PYTORCH_MODULES = {  # not imported by collectors, but needed in the Python that has PyTorch
     "gpu_exact": f"{EXACT}.gpus",
     "exact_collective": f"{EXACT}.collectives",

@@ -31,7 +31,8 @@ TAKES_TURNS = "fs_bandwidth"  # measures what nodes share: only few of them run 
 COLLECTORS = frozenset(SECONDS)
 # The function of each, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
-    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
+    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom")},
+    **{name: f"{name}:{name}" for name in ("efa_loopback", "fs_bandwidth")},
     **{name: f"gpu_speed:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
     STRESS: f"stress:{STRESS}",
     **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from clusterproof.plugins.agent.reading import NO_CURSOR, Broke, Node
+from clusterproof.plugins.agent.reading import NO_CURSOR, Node
 from clusterproof.plugins.agent.tools import Tool, find
-from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput
-from clusterproof.plugins.benchmarks.load.tool import ASK_S, END_S, MAX_OUTPUT_BYTES, environment, named
+from clusterproof.plugins.benchmarks.load.tool import ASK_S, END_S, communicate, environment, named
 from clusterproof.plugins.evidence.exact.on_node.cores import available_bytes, online_cpus
 from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 
@@ -31,16 +30,12 @@ def stress_ng(node: Node) -> object:
     workers = ("--cpu", str(cores), "--vm", str(cores), "--vm-bytes", f"{memory_mib}m", "--vm-keep")
     command = ("stress-ng", *workers, "--verify", "--metrics-brief", "--timeout", str(budget_s), "--temp-path", "/tmp")
     tool = Tool(node, *command, program=program, environment=environment(node))
-    output, has_ended, began = BoundedOutput(MAX_OUTPUT_BYTES), True, time.monotonic()
-    try:
-        for chunk in tool.chunks(max(node.collector_s - END_S - ASK_S, 0.1), ASK_S):
-            output.add(chunk)
-    except Broke:
-        has_ended = False
+    began = time.monotonic()
+    output, late = communicate(tool, node.collector_s - END_S - ASK_S, ASK_S)
     return {
         "command": tool.line,
-        "exit": tool.exit if has_ended else None,
-        "output": output.kept().decode("utf-8", "replace"),
+        "exit": None if late else tool.exit,
+        "output": output,
         "seconds": round(time.monotonic() - began, 3),
         "cores": cores,
         "online": online_cpus(),

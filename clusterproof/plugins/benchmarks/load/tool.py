@@ -56,20 +56,31 @@ def output_of(
 ) -> dict[str, object]:
     """Run this program with these arguments. Raises Denied, TimedOut."""
     tool = Tool(node, *argv, program=program, environment={**environment(node), **variables})
-    output = BoundedOutput(MAX_OUTPUT_BYTES)  # results are at the end, behind what a library logs
     began = time.monotonic()
-    try:
-        for chunk in tool.chunks(max(timeout_s, 0.1), ask_s):
-            output.add(chunk)
-    except Broke as late:
-        last = " ".join(output.kept()[-400:].decode("utf-8", "replace").split())
-        raise TimedOut(f"{late}; its last words: {last}" if last else str(late)) from None
+    output, late = communicate(tool, timeout_s, ask_s)
+    if late:
+        last = " ".join(output[-400:].split())
+        raise TimedOut(f"{late}; its last words: {last}" if last else late)
     return {
         "command": tool.line,
         "exit": tool.exit,
         "seconds": round(time.monotonic() - began, 3),
-        "output": output.kept().decode("utf-8", "replace"),
+        "output": output,
     }
+
+
+def communicate(
+    tool: Tool, timeout_s: float, ask_s: float = 0.0, most_bytes: int = MAX_OUTPUT_BYTES
+) -> tuple[str, str]:
+    """Its output, bounded, until it exits or is killed; and why it was killed, empty if it was not."""
+    output = BoundedOutput(most_bytes)  # results are at the end, behind what a library logs
+    why = ""
+    try:
+        for chunk in tool.chunks(max(timeout_s, 0.1), ask_s):
+            output.add(chunk)
+    except Broke as late:
+        why = str(late)
+    return output.kept().decode("utf-8", "replace"), why
 
 
 def named(node: Node) -> tuple[str, ...]:

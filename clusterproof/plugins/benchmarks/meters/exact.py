@@ -7,7 +7,7 @@ import shlex
 from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import OWN, modules_of, started
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, printed
 from clusterproof.plugins.catalog import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
 from clusterproof.plugins.evidence.exact.facts_collective import NCCL, Blame, NodeResult, wrong_blocks
@@ -50,25 +50,23 @@ def client(settings: MeterSettings, address: str, port: int, backend: str = NCCL
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """The result of the run: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
     seconds = max((output.seconds for output in outputs), default=0.0)
-    documents = [meters.object_in(output.text) for output in outputs]  # the client's comes first; it is the second node
+    documents = [printed.object_in(output.text) for output in outputs]  # the client's first: it is the second node
     nodes = [NodeResult({**document, "node": 1 - end}) for end, document in enumerate(documents) if document]
     hosts = tuple(str((document or {}).get("host", ""))[:MAX_NAME] for document in documents[::-1])
     hosts = hosts if all(hosts) and len({*hosts}) == len(hosts) else NODES
     with Recording():  # unreadable output of one rank must not hide errors of another
         blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
-        problem = meters.one_line(blame.description)
+        problem = printed.one_line(blame.description)
         return Reading(is_correct=False, problem=problem, culprit=blame.node, seconds=seconds, hosts=hosts)
     try:
         problem = _problem(nodes, outputs)
         if problem:
-            text = "\n".join(output.text for output in outputs)
-            culprit, failure = meters.culprit_in(text), meters.failure_in(text)
-            return Reading(problem=meters.one_line(problem), culprit=culprit, seconds=seconds, failure=failure)
+            return printed.failed(problem, outputs)
         speed, ranks = min(rank.gb_per_s for node in nodes for rank in node.answered), nodes[0].ranks
         size_bytes = nodes[0].message_bytes
     except (Incomplete, NotApplicable) as missing:
-        return Reading(problem=meters.one_line(str(missing)), seconds=seconds)
+        return Reading(problem=printed.one_line(str(missing)), seconds=seconds)
     algbw = speed * ranks / (2 * (ranks - 1)) if ranks > 1 else None
     return Reading(speed, algbw, None, size_bytes, is_correct=True, seconds=seconds, ranks=ranks, hosts=hosts)
 
@@ -85,7 +83,7 @@ def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty if everything was. Raises Incomplete."""
     if len(nodes) != len(NODES):  # an end that is killed after its complete output is fine
         ended = next((output for output in outputs if output.exit != 0), None)
-        return meters.problem_of(ended or Output("\n".join(output.text for output in outputs), 0))
+        return printed.problem_of(ended or Output("\n".join(output.text for output in outputs), 0))
     for node in nodes:
         wrong_blocks(node)  # raises for unreadable output
         for local_rank, rank in enumerate(node.answered):

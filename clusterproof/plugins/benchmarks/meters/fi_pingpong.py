@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import EFA, Meter, MeterSettings, Output, proven_network
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, printed
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 from clusterproof.plugins.evidence.parsing import bytes_of, number
 
@@ -37,23 +37,19 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
 
     Its `-c` is not used: it compares a buffer that may already contain the next message. So results are unverified.
     """
-    ours = outputs[0] if outputs else Output("", None)
-    theirs = outputs[1] if len(outputs) > 1 else Output("", 0)
+    ours, theirs = printed.client_and_server(outputs)
     size, times, mb_per_s, usec = max(_rows(ours.text), default=(0, 0, 0.0, 0.0))
     problem = _problem(ours, size, mb_per_s, theirs)
-    seconds = max(ours.seconds, theirs.seconds)
     if problem:
-        text = f"{ours.text}\n{theirs.text}"
         has_not_met = ours.exit is not None and NOT_MET in ours.text
-        culprit, failure = meters.culprit_in(text), meters.failure_in(text, has_not_met)
-        return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds, failure=failure)
+        return replace(printed.failed(problem, (ours, theirs), has_not_met), size_bytes=size)
     return Reading(
         busbw_gb_per_s=mb_per_s / 1000,
         algbw_gb_per_s=mb_per_s / 1000,
         time_us=usec,
         size_bytes=size,
         network=_network(settings, ours, theirs, size * times),
-        seconds=seconds,
+        seconds=max(ours.seconds, theirs.seconds),
     )
 
 
@@ -110,8 +106,8 @@ def _rows(text: str) -> list[tuple[int, int, float, float]]:
 
 def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
     if ours.exit != 0 or not size:
-        problem = meters.problem_of(ours) if ours.exit != 0 else f"no whole row; {meters.problem_of(ours)}"
-        return meters.one_line(f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else problem)
+        problem = printed.problem_of(ours) if ours.exit != 0 else f"no whole row; {printed.problem_of(ours)}"
+        return printed.with_server(problem, theirs)
     if not is_believable(mb_per_s / 1000):
         return f"it measured {mb_per_s:g} MB/s; expected more than 0, and what a network can do"
     return ""
@@ -119,7 +115,6 @@ def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
 
 def _network(settings: MeterSettings, ours: Output, theirs: Output, carried_bytes: int) -> str:
     """By the counters if an end has them; else EFA if its provider was requested, which uses nothing else."""
-    proven = [proven_network(end.sent_bytes, carried_bytes) for end in (ours, theirs) if end.sent_bytes]
-    if proven:
-        return " and ".join(dict.fromkeys(proven)) if all(proven) else ""
-    return EFA if _provider(settings) == EFA else ""
+    if ours.sent_bytes or theirs.sent_bytes:
+        return printed.proven_by_ends([(ours, carried_bytes), (theirs, carried_bytes)])
+    return printed.EFA if _provider(settings) == printed.EFA else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError, proven_network
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError, printed
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
 REMEDY = "install the package iperf3, or name its program (the same path on every node)"
@@ -61,27 +61,22 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
 
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """The result of the run: the slower direction, as counted by the receiving end."""
-    ours = outputs[0] if outputs else Output("", None)
-    theirs = outputs[1] if len(outputs) > 1 else Output("", 0)
-    seconds = max(ours.seconds, theirs.seconds)
+    ours, theirs = printed.client_and_server(outputs)
     try:
         if ours.exit is None:
-            raise UnreadableError(meters.problem_of(ours))
+            raise UnreadableError(printed.problem_of(ours))
         there, back = directions(ours.text)
     except UnreadableError as problem:
-        text = f"{ours.text}\n{theirs.text}"
-        message = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
         is_refused = any(refusal in str(problem) for refusal in REFUSALS)
         has_not_met = is_refused and ours.exit is not None and not theirs.exit
-        culprit, failure = meters.culprit_in(text), meters.failure_in(text, has_not_met)
-        return Reading(problem=meters.one_line(message), culprit=culprit, seconds=seconds, failure=failure)
+        return printed.failed(printed.with_server(str(problem), theirs), (ours, theirs), has_not_met)
     slower = min(there, back, key=lambda direction: direction.gb_per_s)
     return Reading(
         busbw_gb_per_s=slower.gb_per_s,
         algbw_gb_per_s=slower.gb_per_s,
         size_bytes=slower.block_bytes,
-        network=_network(ours, there, theirs, back),
-        seconds=seconds,
+        network=printed.proven_by_ends([(ours, there.received_bytes), (theirs, back.received_bytes)]),
+        seconds=max(ours.seconds, theirs.seconds),
     )
 
 
@@ -111,7 +106,7 @@ def directions(text: str) -> tuple[Direction, Direction]:
         if error := report.get("error"):
             raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
     if len(reports) < len(DIRECTIONS):
-        problem = meters.problem_of(Output(text, 0)) if not reports else "it ended before"
+        problem = printed.problem_of(Output(text, 0)) if not reports else "it ended before"
         raise UnreadableError(f"{DIRECTIONS[len(reports)]}: no whole report of iperf3: {problem}")
     there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, reports, strict=True))
     return there, back
@@ -171,10 +166,3 @@ def _whole(table: Mapping[str, Any], key: str, name: str) -> int:
     if type(value) is not int or not 0 <= value < 2**63:
         raise UnreadableError(f"{name}: {key} is {value!r:.40}; expected a whole number")
     return value
-
-
-def _network(ours: Output, there: Direction, theirs: Output, back: Direction) -> str:
-    """The devices that sent, from ends with counters; empty if one of them does not account for the data."""
-    sent_and_carried = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
-    proven = [proven_network(sent, carried) for sent, carried in sent_and_carried if sent]
-    return " and ".join(dict.fromkeys(proven)) if all(proven) else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, efa_devices, proven_network
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, printed
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.evidence.perf import parse_nccl as log_form
 from clusterproof.plugins.evidence.perf.facts_logs import Measured, NcclLog, NcclTests, Network, Row
@@ -82,7 +82,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     Both halves send the same bytes, so a slower half was disturbed: the pair is as fast as that. The average that
     nccl-tests prints covers all sizes, including small ones dominated by latency, and is never used.
     """
-    output = _merged(outputs)
+    output = outputs[0] if outputs else Output("", None)
     log = _log(output.text)
     rows = log.rows or _log(_CUT_ROW.sub(r"\1 ", output.text)).rows
     size = max((row.size_bytes for row in rows), default=0)
@@ -91,16 +91,17 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     slower = min(halves, key=lambda half: half.busbw_gb_per_s or 0.0, default=None)
     is_correct = _is_correct(log, rows, largest)
     problem, failure = _problem(settings, output, log, slower, size, is_correct)
-    is_well = slower is not None and not problem
+    measured = None if problem else slower
+    proven = printed.proven_network(output.sent_bytes, size * ITERATIONS // 2 if measured else 0)
     return Reading(
-        busbw_gb_per_s=slower.busbw_gb_per_s if slower and is_well else None,
-        algbw_gb_per_s=slower.algbw_gb_per_s if slower and is_well else None,
-        time_us=slower.time_us if slower and is_well else None,
+        busbw_gb_per_s=measured.busbw_gb_per_s if measured else None,
+        algbw_gb_per_s=measured.algbw_gb_per_s if measured else None,
+        time_us=measured.time_us if measured else None,
         size_bytes=size,
         is_correct=is_correct,
-        network=_network(log.network) or proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
+        network=_network(log.network) or proven,
         problem=problem,
-        culprit=meters.culprit_in(output.text) if problem else "",
+        culprit=printed.culprit_in(output.text) if problem else "",
         seconds=output.seconds,
         ranks=log.ranks or 0,
         hosts=log.hosts,
@@ -115,18 +116,6 @@ def by_hand(node: str, other: str, collective: str) -> str:
 
 
 METER = Meter("nccl-tests", read, ranks=ranks, command=command, by_hand=by_hand)
-
-
-def _merged(outputs: tuple[Output, ...]) -> Output:
-    if len(outputs) == 1:
-        return outputs[0]
-    exit_codes = [output.exit for output in outputs]
-    return Output(
-        text="\n".join(output.text for output in outputs),
-        exit=None if None in exit_codes else next((end for end in exit_codes if end), 0) if exit_codes else None,
-        sent_bytes=outputs[0].sent_bytes if outputs else {},
-        seconds=max((output.seconds for output in outputs), default=0.0),
-    )
 
 
 def _log(text: str) -> NcclLog:
@@ -144,8 +133,8 @@ def _problem(
     if output.exit != 0 and _NO_PMI.search(output.text):
         return f"{NOT_FOUND_EACH_OTHER}: its MPI saw no other rank", Failure.APART
     if output.exit != 0:
-        return meters.problem_of(output, log.problems), meters.failure_in(output.text)
-    return meters.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems), None
+        return printed.problem_of(output, log.problems), printed.failure_in(output.text)
+    return printed.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems), None
 
 
 def _alone(text: str) -> tuple[str, Failure | None]:
@@ -171,5 +160,5 @@ def _network(network: Network) -> str:
     """`efa, 32 devices`, `Socket`; everything that ranks named if they disagree."""
     names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
     nics = " or ".join(map(str, network.nics))
-    networks = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
-    return meters.one_line(" and ".join([*networks, *names]))
+    networks = [printed.efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
+    return printed.one_line(" and ".join([*networks, *names]))

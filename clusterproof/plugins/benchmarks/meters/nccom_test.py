@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, proven_network
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, printed
 from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.evidence.perf import parse_nccom as log_form
 from clusterproof.plugins.evidence.perf.facts_logs import Nccom, NccomLog, NccomRow
@@ -89,17 +89,17 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     largest = [row for row in log.rows if row.size_bytes == size and row.busbw_gb_per_s is not None]
     slowest = min(largest, key=lambda row: row.busbw_gb_per_s or 0.0, default=None)
     problem = _problem(settings, output, log, slowest, size)
-    is_well = slowest is not None and not problem
+    measured = None if problem else slowest
     return Reading(
-        busbw_gb_per_s=slowest.busbw_gb_per_s if slowest and is_well else None,
-        algbw_gb_per_s=slowest.algbw_gb_per_s if slowest and is_well else None,
-        time_us=slowest.time_us if slowest and is_well else None,
+        busbw_gb_per_s=measured.busbw_gb_per_s if measured else None,
+        algbw_gb_per_s=measured.algbw_gb_per_s if measured else None,
+        time_us=measured.time_us if measured else None,
         size_bytes=size,
-        is_correct=_is_correct(log, is_well),
-        network=proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
+        is_correct=_is_correct(log, measured is not None),
+        network=printed.proven_network(output.sent_bytes, size * ITERATIONS // 2 if measured else 0),
         problem=problem,
-        culprit=meters.culprit_in(output.text) if problem else "",
-        failure=meters.failure_in(output.text) if problem else None,
+        culprit=printed.culprit_in(output.text) if problem else "",
+        failure=printed.failure_in(output.text) if problem else None,
         seconds=output.seconds,
         ranks=log.ranks or 0,
     )
@@ -116,10 +116,10 @@ METER = Meter("nccom-test", read, ranks=ranks, starts_ranks=True, command=comman
 
 def _problem(settings: MeterSettings, output: Output, log: NccomLog, slowest: NccomRow | None, size: int) -> str:
     if output.exit != 0:
-        return meters.problem_of(output, log.problems)
+        return printed.problem_of(output, log.problems)
     if mismatch := _mismatch(log):
-        return meters.one_line(f"wrong results: {mismatch}")
-    return meters.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
+        return printed.one_line(f"wrong results: {mismatch}")
+    return printed.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
 
 
 def _is_correct(log: NccomLog, is_well: bool) -> bool | None:

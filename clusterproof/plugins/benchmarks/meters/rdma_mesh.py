@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_of, started
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError, printed
 from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Reading
 
@@ -36,18 +36,18 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """The exchanges, a line for each rail of the two nodes; or why there were none."""
     seconds = max((output.seconds for output in outputs), default=0.0)
     theirs, ours = (*outputs, Output("", None), Output("", None))[:2]  # the client's comes first
-    document = meters.object_in(ours.text)
+    document = printed.object_in(ours.text)
     try:
         if document is None:
             text = next((end for end in (ours, theirs) if end.exit != 0), ours)
-            raise UnreadableError(meters.problem_of(text))
+            raise UnreadableError(printed.problem_of(text))
         if "error" in document:
-            raise UnreadableError(meters.problem_of(Output(str(document["error"]), 0)))
+            raise UnreadableError(printed.problem_of(Output(str(document["error"]), 0)))
         exchanges = _exchanges(document)
     except UnreadableError as problem:
-        culprit = meters.culprit_in("\n".join([str((document or {}).get("error", "")), theirs.text, ours.text]))
+        culprit = printed.culprit_in("\n".join([str((document or {}).get("error", "")), theirs.text, ours.text]))
         failure = _KINDS.get(str((document or {}).get("failure")))
-        return Reading(problem=meters.one_line(str(problem)), culprit=culprit, seconds=seconds, failure=failure)
+        return Reading(problem=printed.one_line(str(problem)), culprit=culprit, seconds=seconds, failure=failure)
     return Reading(exchanges=exchanges, seconds=seconds)
 
 
@@ -74,7 +74,7 @@ def _exchanges(document: Mapping[str, Any]) -> tuple[Exchange, ...]:
         raise UnreadableError(f"it reports no list of exchanges; expected 1 to {MAX_RAILS}")
     if not (isinstance(hosts, list) and len(hosts) == 2 and all(isinstance(host, str) for host in hosts)):
         raise UnreadableError("it does not say between which two hosts; expected their names")
-    return tuple(_exchange(row, [meters.one_line(host[:MAX_HOST]) for host in hosts]) for row in rows)
+    return tuple(_exchange(row, [printed.one_line(host[:MAX_HOST]) for host in hosts]) for row in rows)
 
 
 def _exchange(row: Any, hosts: Sequence[str]) -> Exchange:
@@ -95,7 +95,7 @@ def _exchange(row: Any, hosts: Sequence[str]) -> Exchange:
 def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
     """Why the bytes did not come back, according to either end; empty if they did."""
     if isinstance(row.get("why"), str):
-        return meters.one_line(row["why"]) or NO_WORD
+        return printed.one_line(row["why"]) or NO_WORD
     if row.get("arrived") is True or not (row["a"] and row["b"]):
         return ""
     outcomes = row.get("ends")
@@ -105,7 +105,7 @@ def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
     if outcomes[0][0] is None and outcomes[1][0]:
         reasons[0] = ""  # the server was only killed because its client had failed
     problems = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(reasons), strict=True) if why]
-    return meters.one_line("; ".join(problems)) or NO_WORD
+    return printed.one_line("; ".join(problems)) or NO_WORD
 
 
 def _ended(end: Any) -> str:
@@ -117,7 +117,7 @@ def _ended(end: Any) -> str:
         raise UnreadableError(f"{end!r:.40} does not say how an end ended; expected its exit status and its output")
     if end[0] == 0 or (end[0] is None and not end[1].strip()):
         return "" if end[0] == 0 else "no answer in its time"
-    return meters.problem_of(Output(end[1], end[0]))
+    return printed.problem_of(Output(end[1], end[0]))
 
 
 def _shell(settings: MeterSettings, end: Mapping[str, object]) -> str:

@@ -1,7 +1,7 @@
 """Plans measurements of pairs, and finds the node, link or group that makes them slow.
 
 Everything in this package except `drive` and `journal` is pure: nodes and measurements in, rounds and findings out.
-This module: rounds of pairs that use each node at most once.
+This module: rounds of pairs that use each node at most once, and what was measured by pair and by node.
 """
 
 from __future__ import annotations
@@ -9,14 +9,63 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from random import Random
+from typing import Protocol, TypeVar
 
-from clusterproof.plugins.evidence.pairs import Pair, pair
+from clusterproof.plugins.evidence.pairs import Pair, PairFault, pair
 
 Round = tuple[Pair, ...]
 
 RETEST_ROUNDS = 4  # of suspects, after the first rounds
 
 _TRIES = 20  # to find a round without repeated partners
+
+
+class OfPair(Protocol):
+    """Something of a pair: a measurement of it, or one relative to what is normal."""
+
+    @property
+    def pair(self) -> Pair:
+        """The pair."""
+
+
+P = TypeVar("P", bound=OfPair)
+
+
+def by_pair(measured: Iterable[P]) -> dict[Pair, list[P]]:
+    """What was measured of each pair, in the order in which pairs were first measured."""
+    of_pairs: dict[Pair, list[P]] = {}
+    for each in measured:
+        of_pairs.setdefault(each.pair, []).append(each)
+    return of_pairs
+
+
+def by_node(measured: Iterable[P]) -> dict[str, list[P]]:
+    """What each node took part in."""
+    of_nodes: dict[str, list[P]] = {}
+    for each in measured:
+        for node in each.pair:
+            of_nodes.setdefault(node, []).append(each)
+    return of_nodes
+
+
+def pairs_of(measured: Iterable[OfPair]) -> tuple[Pair, ...]:
+    """The pairs, each once, in the order in which they were first measured."""
+    return tuple({each.pair: None for each in measured})
+
+
+def nodes_of(measured: Iterable[OfPair]) -> set[str]:
+    """The nodes that took part."""
+    return {node for each in measured for node in each.pair}
+
+
+def named_in(findings: Iterable[PairFault]) -> set[str]:
+    """The nodes that these findings are about."""
+    return {node for finding in findings for node in finding.nodes}
+
+
+def partners_of(node: str, measured: Iterable[OfPair]) -> set[str]:
+    """The other ends of a node's pairs."""
+    return {each.pair.other(node) for each in measured}
 
 
 def circle(nodes: Sequence[str]) -> list[Round]:
@@ -50,7 +99,7 @@ def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: R
 
     No partner is repeated if there are enough nodes.
     """
-    by_place = _by_place(nodes, places)
+    by_place = list(nodes_by_place(nodes, places).values())
     if len(by_place) < 2:
         ring = random.sample(nodes, len(nodes))
         turns = _shuffled(rounds_of_circle(len(ring)), random)
@@ -70,11 +119,12 @@ def is_inside(pair: Pair, places: Mapping[str, str]) -> bool:
     return places.get(pair.a, "") == places.get(pair.b, "")
 
 
-def _by_place(nodes: Sequence[str], places: Mapping[str, str]) -> list[list[str]]:
-    nodes_by_place: dict[str, list[str]] = {}
+def nodes_by_place(nodes: Iterable[str], places: Mapping[str, str]) -> dict[str, list[str]]:
+    """These nodes by place, in their order; under "" those whose place is unknown."""
+    by_place: dict[str, list[str]] = {}
     for node in nodes:
-        nodes_by_place.setdefault(places.get(node, ""), []).append(node)
-    return list(nodes_by_place.values())
+        by_place.setdefault(places.get(node, ""), []).append(node)
+    return by_place
 
 
 def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> list[Round]:

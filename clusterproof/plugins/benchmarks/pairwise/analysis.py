@@ -7,17 +7,23 @@ from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import by_pair, named_in, nodes_of, pairs_of
 from clusterproof.plugins.benchmarks.pairwise.findings import (
     deduplicated,
     failing_or_suspect,
-    left_open,
     link_findings,
+)
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, screen
+from clusterproof.plugins.benchmarks.pairwise.slow_places import SlowPlace
+from clusterproof.plugins.benchmarks.pairwise.suspects import (
+    RETESTS,
+    estimates_of,
+    left_open,
     slow_now_and_then,
+    suspected,
     too_noisy,
 )
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, by_pair, succeeded
-from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
-from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.core.message import format_speeds
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.robust import location_error
@@ -52,7 +58,7 @@ def analyse(
 ) -> Analysis:
     """The findings from these measurements. The floor is in busbw; None if unknown."""
     screened = screen(measurements, settings)
-    nodes = {node for measurement in measurements for node in measurement.pair.nodes}
+    nodes = nodes_of(measurements)
     failing = failing_or_suspect(measurements)
     if screened.reference is None:
         named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
@@ -68,13 +74,13 @@ def analyse(
         return Analysis((configuration, *deduplicated(unproven, failing)), screened.reference, estimates)
     places = [_slow_place(place, screened, settings) for place in screened.places]
     of_nodes = deduplicated(slow, failing)
-    named_nodes = {node for finding in of_nodes for node in finding.nodes}
+    named_nodes = named_in(of_nodes)
     links = link_findings(screened, measurements, named_nodes, settings, len(nodes))
-    blamed = named_nodes | {node for link in links if link.kind is not Kind.INCONCLUSIVE for node in link.nodes}
+    blamed = named_nodes | named_in(link for link in links if link.kind is not Kind.INCONCLUSIVE)
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
-    reported = blamed | {node for finding in intermittent for node in finding.nodes}
+    reported = blamed | named_in(intermittent)
     like_most = _slow_like_most(screened, nodes - reported, estimates, settings)
-    reported |= {node for finding in like_most for node in finding.nodes}
+    reported |= named_in(like_most)
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
     jittery = [] if unclear else left_open(screened, nodes - reported, estimates, settings)
     return Analysis(
@@ -85,7 +91,7 @@ def analyse(
 
 
 def _nothing(measurements: Sequence[Measurement]) -> PairFault:
-    nodes = tuple(sorted({node for measurement in measurements for node in measurement.pair.nodes}))
+    nodes = tuple(sorted(nodes_of(measurements)))
     return PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
@@ -154,9 +160,7 @@ def _configuration(
     middle, least = format_speeds(median(busbw), floor)
     message = f"{count} of {len(first)} measurements are under the floor of {least}, their median is {middle}"
     under = [measurement for measurement in succeeding if (measurement.reading.busbw_gb_per_s or 0.0) < floor]
-    nodes = tuple(sorted({node for measurement in under for node in measurement.pair.nodes}))
-    pairs = tuple({measurement.pair: None for measurement in under})
-    return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=pairs)
+    return PairFault(Kind.CONFIGURATION, tuple(sorted(nodes_of(under))), words=message, pairs=pairs_of(under))
 
 
 def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault]:
@@ -178,10 +182,9 @@ def _slow_place(place: SlowPlace, screened: Suspicion, settings: AnalysisSetting
     of_it = set(place.nodes)
     touching = [value for value in screened.values if not value.is_inside and of_it & set(value.pair.nodes)]
     again = [value.x + place.across for value in touching if value.is_retest and value.is_relaxed]
-    pairs = tuple({value.pair: None for value in touching})
     estimate = estimated(place.across, location_error(len(touching), screened.reference.sigma), len(touching))
     recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
     kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
     message = "well with at most half the pairs at once" if recovered else where
-    return PairFault(kind, place.nodes, place.name, estimate, words=message, pairs=pairs)
+    return PairFault(kind, place.nodes, place.name, estimate, words=message, pairs=pairs_of(touching))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import exp
 
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, BaselineFigure, Expectation, Stack, expectation
-from clusterproof.plugins.benchmarks.pairwise import is_inside
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Expectation, Stack, expectation
+from clusterproof.plugins.benchmarks.meters.selection import METERS
+from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, is_inside, named_in, nodes_of
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
@@ -47,21 +48,14 @@ class Campaign:
         return mesh_of(self.journal.measurements, plan.places, plan.mesh) if plan.mesh else None
 
     @cached_property
-    def by_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
+    def by_pair(self) -> Mapping[Pair, Sequence[Measurement]]:
         """The measurements of each pair, in the order in which pairs were first measured."""
-        by_pair: dict[Pair, list[Measurement]] = {}
-        for measurement in self.journal.measurements:
-            by_pair.setdefault(measurement.pair, []).append(measurement)
-        return {pair: tuple(measurements) for pair, measurements in by_pair.items()}
+        return by_pair(self.journal.measurements)
 
     @cached_property
-    def by_node(self) -> Mapping[str, tuple[Measurement, ...]]:
+    def by_node(self) -> Mapping[str, Sequence[Measurement]]:
         """The measurements that each node took part in."""
-        by_node: dict[str, list[Measurement]] = {}
-        for measurement in self.journal.measurements:
-            for node in measurement.pair:
-                by_node.setdefault(node, []).append(measurement)
-        return {node: tuple(measurements) for node, measurements in by_node.items()}
+        return by_node(self.journal.measurements)
 
     @cached_property
     def named(self) -> tuple[PairFault, ...]:
@@ -69,12 +63,11 @@ class Campaign:
         kinds = (Kind.SLOW_NODE, Kind.FAILING_NODE)
         return tuple(finding for finding in self.analysis.findings if finding.kind in kinds)
 
-    @property
+    @cached_property
     def nodes_for_groups(self) -> tuple[str, ...]:
         """Available nodes with a successful pair and without a finding."""
-        named = {*self.journal.plan.absent, *(node for finding in self.named for node in finding.nodes)}
-        well = {node for measurement in succeeded(self.journal.measurements) for node in measurement.pair}
-        return tuple(node for node in self.journal.plan.nodes if node in well - named)
+        well = nodes_of(succeeded(self.journal.measurements)) - named_in(self.named) - self.journal.plan.absent
+        return tuple(node for node in self.journal.plan.nodes if node in well)
 
     @cached_property
     def groups(self) -> MeasuredGroups:

@@ -1,11 +1,11 @@
-"""What is normal for pairs, from those not suspected: centres, noise, and effects common to a round."""
+"""What is normal for pairs, from those not suspected: their centres, their noise, and the relief of fewer at once."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import hypot, sqrt
+from dataclasses import replace
+from math import hypot
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
@@ -18,82 +18,19 @@ from clusterproof.plugins.benchmarks.pairwise.normal import (
     succeeded,
     tails,
 )
+from clusterproof.plugins.benchmarks.pairwise.round_effects import (
+    ENOUGH,
+    by_round,
+    common_effects,
+    difference,
+    in_common,
+)
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-FEWEST = 2  # values, for a round to show its common effect
-BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their median
-NEAR = 3.0  # standard deviations from it,
-MAJORITY = 0.6  # contain this share of the values
-ERROR_OF_CENTRE = 1.25  # standard error of a round's centre, relative to the mean's
-SURELY = 2.3  # standard errors: in 99 of 100 cases, equal rounds differ by less
-
-ENOUGH = 4  # measurements for a separate normal
 ENOUGH_RELAXED = 2  # measurements of pairs of which at most half run at once, to know the effect of that
 MIN_FOR_SIGMA = 6
 MAX_PLACES = 8  # with more places, a slow one affects too few pairs to move their median
-
-
-def centre(xs: Sequence[float], sigma: float) -> float:
-    """The common value of most of a round's values, 0.0 if there is none.
-
-    For few values it is the best, because noise rarely makes a pair faster.
-    """
-    if len(xs) < FEWEST:
-        return 0.0
-    middle = max(xs) - BEST_OF[len(xs)] * sigma if len(xs) in BEST_OF else median(xs)
-    near = sum(abs(x - middle) <= NEAR * sigma for x in xs)
-    return middle if near >= MAJORITY * len(xs) else 0.0
-
-
-def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: float | None = None) -> float:
-    """The standard deviation between rounds beyond the noise of their values; 0.0 if not significant.
-
-    Compares rounds with one another, or with their expected value if that is given.
-    """
-    known = {number: xs for number, xs in of_rounds.items() if len(xs) >= FEWEST}
-    freedom = len(known) - (about is None)
-    if freedom < 1:
-        return 0.0
-    centres = {number: centre(xs, sigma) for number, xs in known.items()}
-    weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in known.items()}
-    total_weight = sum(weights.values())
-    middle = about if about is not None else sum(weights[number] * centres[number] for number in centres) / total_weight
-    squares = sum(weights[number] * (centres[number] - middle) ** 2 for number in centres)
-    if squares <= _unlikely(freedom):
-        return 0.0
-    effective = (
-        total_weight - sum(weight**2 for weight in weights.values()) / total_weight if about is None else total_weight
-    )
-    return sqrt((squares - freedom) / effective)
-
-
-def in_common(of_rounds: Mapping[int, Sequence[float]], sigma: float, differ: float) -> dict[int, float]:
-    """The common effect of each round, shrunk if few values show it; 0 if rounds do not differ."""
-    if not differ:
-        return {}
-    centres = {number: centre(xs, sigma) for number, xs in of_rounds.items()}
-    return {
-        number: centres[number] * differ**2 / (differ**2 + (ERROR_OF_CENTRE * sigma) ** 2 / len(of_rounds[number]))
-        for number in centres
-    }
-
-
-def within(of_rounds: Collection[Sequence[float]]) -> float:
-    """The spread of values about the centres of their own rounds."""
-    about = [
-        (x - middle) * sqrt(len(xs) / (len(xs) - 1))
-        for xs in of_rounds
-        if len(xs) >= FEWEST
-        for middle in (median(xs),)
-        for x in xs
-    ]
-    return normal_part(about)[1] if about else 0.0
-
-
-def _unlikely(freedom: int) -> float:
-    """The 99th percentile of a sum of so many squares of normal noise (Wilson and Hilferty)."""
-    return freedom * (1 - 2 / (9 * freedom) + SURELY * sqrt(2 / (9 * freedom))) ** 3
 
 
 def normal(
@@ -114,7 +51,7 @@ def normal(
     most = max(measurement.at_once for measurement in measurements)
     trusted = [measurement for measurement in succeeding if not set(measurement.pair) & set(without)] or succeeding
     first = [measurement for measurement in trusted if not is_relaxed(measurement, most)] or trusted
-    shared = _in_common(first, settings)
+    shared = common_effects(first, settings)
     logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
     for measurement in first:
         x = log_of(measurement) - shared.of_round.get(measurement.round, 0.0)
@@ -172,32 +109,6 @@ def _first_rounds(measurements: Iterable[Measurement]) -> dict[Pair, int]:
     return first_rounds
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """The common effect of each round's pairs, and by how much rounds differ."""
-
-    of_round: Mapping[int, float]
-    differ: float
-
-
-def _in_common(measurements: Sequence[Measurement], settings: AnalysisSettings) -> _Shared:
-    """The common effect of each of these rounds, relative to the same kind of pairs in all of them."""
-    kinds: dict[bool, list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        kinds[is_inside(measurement.pair, settings.places)].append(measurement)
-    of_rounds: dict[int, list[float]] = defaultdict(list)
-    differ = 0.0
-    for of_kind in kinds.values():
-        if len(of_kind) < ENOUGH:
-            continue
-        centre, _ = normal_part([log_of(measurement) for measurement in of_kind])
-        of_these = _by_round((measurement, log_of(measurement) - centre) for measurement in of_kind)
-        differ = max(differ, difference(of_these, max(within(of_these.values()), MIN_SIGMA)))
-        for number, xs in of_these.items():
-            of_rounds[number] += xs
-    return _Shared(in_common(of_rounds, max(within(of_rounds.values()), MIN_SIGMA), differ), differ)
-
-
 def _with_relief(
     reference: Normal,
     measurements: Sequence[Measurement],
@@ -225,7 +136,7 @@ def _with_relief(
         for measurement, x in of_kind
         if measurement.round == first.get(measurement.pair)
     )
-    left = _by_round(fresh)  # pairs that are retested were slow before
+    left = by_round(fresh)  # pairs that are retested were slow before
     differ = max(differ, difference(left, reference.sigma, about=0.0))
     relaxed_rounds = {number: x for number, x in in_common(left, reference.sigma, differ).items() if number not in full}
     return replace(
@@ -234,13 +145,6 @@ def _with_relief(
         relief_across=relief[False],
         rounds={**reference.rounds, **relaxed_rounds},
     )
-
-
-def _by_round(logs: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
-    of_rounds: dict[int, list[float]] = defaultdict(list)
-    for measurement, x in logs:
-        of_rounds[measurement.round].append(x)
-    return of_rounds
 
 
 def _sigma(

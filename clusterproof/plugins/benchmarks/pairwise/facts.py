@@ -8,8 +8,8 @@ from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
 from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
-from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
+from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan, best_gb_per_s
+from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, attribution
 from clusterproof.plugins.core.message import format_speeds
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.pairs import (
@@ -53,7 +53,7 @@ class MeasuredPair:
         return (self,)
 
     @property
-    def measurements(self) -> tuple[Measurement, ...]:
+    def measurements(self) -> Sequence[Measurement]:
         """Its measurements."""
         return self.campaign.by_pair[self.pair]
 
@@ -72,9 +72,7 @@ class MeasuredPair:
     @property
     def best_gb_per_s(self) -> float | None:
         """Its best bandwidth, None if all measurements failed."""
-        return (
-            max((measurement.reading.busbw_gb_per_s or 0.0 for measurement in self.measurements), default=0.0) or None
-        )
+        return best_gb_per_s([measurement.reading for measurement in self.measurements])
 
     @property
     def finding(self) -> PairFault | None:
@@ -160,7 +158,7 @@ class PairwiseRun:
 
 def _pairs_of(node: str, campaign: Campaign) -> PairsOfNode:
     return PairsOfNode(
-        measured=campaign.by_node.get(node, ()),
+        measured=tuple(campaign.by_node.get(node, ())),
         if_none=_why_unmeasured(node, campaign),
         estimate=campaign.analysis.estimates.get(node),
         finding=next(
@@ -225,10 +223,8 @@ def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable
 
 def measurement_text(pair: MeasuredPair, floor_gb_per_s: float = 0.0) -> str:
     """`284 GB/s, 71 % of normal; again 99 %, 98 %`; failures give their reason. Never as if at the floor."""
-    readings = [_reading_text(pair, number, floor_gb_per_s) for number in range(len(pair.measurements))]
-    return f"{readings[0]}{'; again ' if readings[1:] else ''}{', '.join(readings[1:])}".replace(
-        "; expected", ", expected"
-    )
+    first, *again = (_reading_text(pair, number, floor_gb_per_s) for number in range(len(pair.measurements)))
+    return as_observed(f"{first}; again {', '.join(again)}" if again else first)
 
 
 def _reading_text(pair: MeasuredPair, number: int, floor_gb_per_s: float) -> str:

@@ -1,29 +1,28 @@
-"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with all others, and open questions."""
+"""Findings on pairs that stay slow or fail, and on nodes that fail with all others."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import comb, exp, hypot, log
-from statistics import NormalDist, median
+from math import hypot
+from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
+from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, pairs_of, partners_of
 from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_text
 from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     ONE_SIDED,
     SURE,
-    at_least,
     confidence,
     noise_of_both,
     own_noise,
 )
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
-from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measurement, Pair, PairFault, estimated
+from clusterproof.plugins.evidence.pairs import Failure, Kind, Measurement, Pair, PairFault, estimated
 
 MIN_NODES = 3  # with two, a slow link and a slow node cannot be distinguished
-RETESTS = 2  # concurrently with other pairs than before
+MIN_LINK_RETESTS = 2  # concurrently with other pairs than before
 OTHER_PARTNERS = 2  # with which each end of a slow link is normal
 SAYS_NOTHING = (Failure.NO_PROGRAM, Failure.NOT_AT_FAULT)  # failures that count against no node and no link
 LIKELY = 0.5  # that an end has the usual noise: below this, a slow link stays open for that reason
@@ -38,12 +37,12 @@ def link_findings(
 ) -> list[PairFault]:
     """Pairs that stay slow, or fail, though both nodes are fine with others."""
     assert screened.reference is not None
-    of_pair = by_pair(screened.values)
+    of_pair, measurements_of = by_pair(screened.values), by_pair(measurements)
     findings = []
     for pair in dict.fromkeys(screened.links):  # a pair may be slow and fail
         if set(named_nodes) & set(pair.nodes) or nodes < MIN_NODES:
             continue
-        tried = [measurement for measurement in measurements if measurement.pair == pair]
+        tried = measurements_of[pair]
         failed = [measurement for measurement in tried if not measurement.reading.busbw_gb_per_s]
         if failed and (len(_against(failed)) > 1 or pair not in of_pair):
             findings.append(failing_link(pair, failed, len(tried)))
@@ -108,11 +107,11 @@ def _slow_link(
 
 def _more_of_a_link(retests: Collection[int], is_known: bool, together: Mapping[Pair, Collection[int]]) -> str:
     """What is missing to report a link as slow; empty if nothing is."""
-    if len(retests) < RETESTS:
-        return f"slow again {len(retests)} time; expected {RETESTS} times beside other pairs: measure it again"
+    if len(retests) < MIN_LINK_RETESTS:
+        return f"slow again {len(retests)} time; expected {MIN_LINK_RETESTS} times beside other pairs: measure it again"
     if not is_known:
         return "slow each time, but too little shows that both its nodes are well: measure them with more partners"
-    shared = [other for other, rounds in together.items() if len(set(retests) - set(rounds)) < RETESTS]
+    shared = [other for other, rounds in together.items() if len(set(retests) - set(rounds)) < MIN_LINK_RETESTS]
     if shared:
         return f"slow each time, and so is {min(shared)} beside it: measure each without the other"
     return ""
@@ -150,22 +149,23 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     """Nodes with which measurements fail, whatever the partner; if that holds for most, no node is named."""
     findings = []
     failing = failing_nodes(measurements)
-    nodes = {node for measurement in measurements for node in measurement.pair}
+    measurements_of = by_node(measurements)
     for node in failing:
-        own = [measurement for measurement in measurements if node in measurement.pair.nodes]
+        own = measurements_of[node]
         failed = [measurement for measurement in own if not measurement.reading.busbw_gb_per_s]
         against = _against(failed)
-        partners = {measurement.pair.other(node) for measurement in against}
+        partners = partners_of(node, against)
         named = sum(measurement.reading.culprit == node for measurement in against)
         problems = (measurement.reading.problem for measurement in against or failed)
         attempts = len(own) - len(failed) + len(against)
         is_sure = len(against) >= 2 and len(partners) >= 2 and 2 * len(against) >= attempts
-        is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
+        is_named = named > 1 or (is_sure and 2 * len(failing) <= len(measurements_of))
         kind = Kind.FAILING_NODE if is_named else Kind.INCONCLUSIVE
         failures, attempts = (len(against), attempts) if is_named else (len(failed), len(own))
-        pairs = tuple({measurement.pair: None for measurement in failed})
         words = next(filter(None, problems), "")
-        findings.append(PairFault(kind, (node,), failures=failures, attempts=attempts, words=words, pairs=pairs))
+        findings.append(
+            PairFault(kind, (node,), failures=failures, attempts=attempts, words=words, pairs=pairs_of(failed))
+        )
     return findings
 
 
@@ -195,89 +195,3 @@ def _with_failures(slow: PairFault, failures: int, attempts: int, problem: str) 
 
 def _joined(first: PairFault, second: PairFault) -> tuple[Pair, ...]:
     return tuple(dict.fromkeys((*first.pairs, *second.pairs)))
-
-
-TO_BE_NAMED = 0.10  # slower: a node this slow and slightly unlucky must still be named
-SURE_ENOUGH = 0.95  # that it is not that slow: from here on nothing is reported
-FEWEST = 2  # values, to know a node's own noise
-MIN_OF_ALL = 8  # to know that of all nodes
-UNLUCKY = 2.0  # standard errors of bad luck with which a slow node must still be named
-_NORMAL = NormalDist()
-CERTAIN = 0.99  # from here on it is reported; it does not fault a node
-
-
-def left_open(
-    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
-) -> list[PairFault]:
-    """Findings for those of these nodes that have no other."""
-    findings = []
-    for node in sorted(screened.values_by_node.keys() & set(nodes)):
-        values = screened.with_good_partners(node)
-        if not _may_be_slow([value.x for value in values], screened.reference, settings):
-            continue
-        slowest, fastest = (pick(exp(value.x) for value in values) * 100 for pick in (min, max))
-        more = (
-            "again with a larger size" if _is_full(screened, settings) else "with more partners, or with --pairs full"
-        )
-        message = (
-            f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
-            f"{TO_BE_NAMED * 100:.0f} % slower: measure it {more}"
-        )
-        pairs = tuple({value.pair: None for value in values})
-        findings.append(PairFault(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=message, pairs=pairs))
-    return findings
-
-
-def _is_full(screened: Suspicion, settings: AnalysisSettings) -> bool:
-    """Whether each node has been measured with every other."""
-    return settings.first_rounds >= len(screened.values_by_node) - 1
-
-
-def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: AnalysisSettings) -> bool:
-    """Whether a node with some slow value may be far slower than acceptable, despite its other values."""
-    if reference is None or len(xs) < FEWEST or min(xs) > -settings.min_effect:
-        return False
-    return at_least(-log(1 - TO_BE_NAMED), xs, reference) > 1 - SURE_ENOUGH
-
-
-def too_noisy(screened: Suspicion, settings: AnalysisSettings) -> tuple[PairFault, ...]:
-    """A finding that among so many nodes, with this noise, a node far slower than matters might well not be named."""
-    reference, nodes = screened.reference, tuple(sorted(screened.values_by_node))
-    if reference is None or len(nodes) < MIN_OF_ALL:
-        return ()
-    count = settings.first_rounds + RETEST_ROUNDS
-    unlucky = log(1 - TO_BE_NAMED) + UNLUCKY * location_error(count, reference.sigma)
-    values = [unlucky + reference.sigma * _NORMAL.inv_cdf((number + 0.5) / count) for number in range(count)]
-    if confidence(values, reference, len(nodes)) >= SURE:
-        return ()
-    more = "" if _is_full(screened, settings) else ", or all pairs with --pairs full"
-    message = (
-        f"with noise of {reference.sigma * 100:.2g} % a node {TO_BE_NAMED * 100:.0f} % slower might not be named: "
-        f"measure with a larger size{more}"
-    )
-    return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
-
-
-def slow_now_and_then(
-    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
-) -> list[PairFault]:
-    """Those of these nodes that have no other finding."""
-    first = [value.x for value in screened.values if not value.is_retest]
-    share_slow = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
-    findings = []
-    for node in sorted(nodes):
-        own = screened.values_by_node.get(node, ())
-        low = [value for value in own if value.x <= -settings.min_effect]
-        if len({value.pair for value in low}) < 2:
-            continue
-        if len(screened.values_by_node) * tail(len(low), len(own), share_slow) > 1 - CERTAIN:
-            continue
-        worst = 1 - exp(min(value.x for value in low))
-        message = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
-        findings.append(PairFault(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=message))
-    return findings
-
-
-def tail(least: int, of: int, chance: float) -> float:
-    """The chance of at least so many of `of`, each having this chance."""
-    return sum(comb(of, count) * chance**count * (1 - chance) ** (of - count) for count in range(least, of + 1))

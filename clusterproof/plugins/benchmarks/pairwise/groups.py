@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import nodes_by_place
 from clusterproof.plugins.core.message import number_of, speed
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Reading
 
@@ -63,9 +64,7 @@ def _why_not(size: int, count: int, most_nodes: int) -> str:
 
 def _groups_of(size: int, nodes: Sequence[str], places: Mapping[str, str]) -> list[NodeGroup]:
     """As many groups of this size as there are nodes for, first within places."""
-    by_place: dict[str, list[str]] = {}
-    for node in sorted(nodes):
-        by_place.setdefault(places.get(node, ""), []).append(node)
+    by_place = nodes_by_place(sorted(nodes), places)
     inside: list[NodeGroup] = []
     left: list[str] = []
     for place in sorted(by_place):

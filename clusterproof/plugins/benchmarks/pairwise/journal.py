@@ -246,18 +246,12 @@ def _group_plan(record: Mapping[str, Any], plan: PairPlan) -> GroupPlan:
 
 
 def _group(values: object, plan: PairPlan) -> NodeGroup:
-    nodes = _nodes(values, plan)
-    if len(nodes) < MIN_NODES:
-        raise ValueError(f"a group of {len(nodes)}")
-    return NodeGroup(nodes)
-
-
-def _nodes(values: object, plan: PairPlan) -> tuple[str, ...]:
-    """Nodes of the plan, without duplicates."""
     nodes = tuple(_texts(values)) if isinstance(values, list) else ()
     if not isinstance(values, list) or len(set(nodes)) < len(nodes) or not set(nodes) <= set(plan.nodes):
         raise ValueError("its nodes are not in the plan, or not once")
-    return nodes
+    if len(nodes) < MIN_NODES:
+        raise ValueError(f"a group of {len(nodes)}")
+    return NodeGroup(nodes)
 
 
 def _at_once(record: Mapping[str, Any]) -> int:

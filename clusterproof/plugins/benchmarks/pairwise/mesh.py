@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from clusterproof.plugins.benchmarks.pairwise import nodes_by_place
+from clusterproof.plugins.benchmarks.pairwise.cuts import RailCut, cuts
 from clusterproof.plugins.benchmarks.pairwise.paths import (
     RAILS,
-    RailCut,
     RailFinding,
     between,
-    cuts,
     failed_meetings,
     missing_devices,
 )
@@ -157,20 +157,12 @@ def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFind
 
 def _of_places(rail: Rail, places: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """The silent nodes of each place where most devices on this rail are silent."""
-    silent, tried = _by_place(rail.silent, places), _by_place(rail.tried, places)
+    silent, tried = nodes_by_place(rail.silent, places), nodes_by_place(rail.tried, places)
     return {
         place: frozenset(nodes)
         for place, nodes in silent.items()
-        if len(nodes) > 1 and 2 * len(nodes) > len(tried[place])
+        if place and len(nodes) > 1 and 2 * len(nodes) > len(tried[place])
     }
-
-
-def _by_place(nodes: Iterable[str], places: Mapping[str, str]) -> dict[str, set[str]]:
-    by_place: dict[str, set[str]] = defaultdict(set)
-    for node in nodes:
-        if places.get(node):
-            by_place[places[node]].add(node)
-    return by_place
 
 
 def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:

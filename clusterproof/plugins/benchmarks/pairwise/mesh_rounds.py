@@ -6,10 +6,9 @@ too few partners.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusterproof.plugins.benchmarks.pairwise import Round
+from clusterproof.plugins.benchmarks.pairwise import Round, by_node, partners_of
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh_of
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
@@ -25,13 +24,10 @@ def retest_round(
     """A further round that uses each node at most once; empty if nothing remains to be distinguished."""
     mesh = mesh_of(measurements, places, limits)
     findings = mesh.findings
-    partners_of: dict[str, set[str]] = defaultdict(set)
-    for measurement in measurements:
-        for node in measurement.pair:
-            partners_of[node].add(measurement.pair.other(node))
+    partners = {node: partners_of(node, of_node) for node, of_node in by_node(measurements).items()}
     round_of: list[Pair] = []
     busy: set[str] = set()
-    for both in (*_paths(findings), *_dead_pairs(mesh, partners_of), *_new(findings, partners_of, nodes)):
+    for both in (*_paths(findings), *_dead_pairs(mesh, partners), *_new(findings, partners, nodes)):
         if not busy & set(both):
             round_of.append(both)
             busy.update(both)
@@ -43,25 +39,23 @@ def _paths(findings: Sequence[MeshFinding]) -> Iterator[Pair]:
     yield from dict.fromkeys(pair(*link) for finding in findings for link in finding.links)
 
 
-def _dead_pairs(mesh: Mesh, partners_of: Mapping[str, set[str]]) -> Iterator[Pair]:
+def _dead_pairs(mesh: Mesh, tried: Mapping[str, set[str]]) -> Iterator[Pair]:
     """Pair nodes that look dead with each other, else with those that are cut off from most."""
     dead = sorted({node for finding in mesh.findings if finding.kind in _LOOK_DEAD for node in finding.nodes})
     cut_off = sorted({node for rail in mesh.rails for part in rail.parts()[1:] for node in part} - set(dead))
     for node in dead:
         like_it = [other for other in (*dead, *cut_off) if other != node]
-        if len(partners_of[node].intersection(like_it)) < MIN_LIKE_IT:
-            yield from (pair(node, other) for other in like_it if other not in partners_of[node])
+        if len(tried[node].intersection(like_it)) < MIN_LIKE_IT:
+            yield from (pair(node, other) for other in like_it if other not in tried[node])
 
 
-def _new(findings: Sequence[MeshFinding], partners_of: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:
+def _new(findings: Sequence[MeshFinding], tried: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:
     """New partners for nodes with too few results: preferably ones without findings."""
     blamed = {
         node for finding in findings if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes
     }
     undecided = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
-    wanted = [node for node in nodes if node in undecided or len(partners_of.get(node, ())) < MIN_PARTNERS]
-    partners = sorted(
-        nodes, key=lambda node: (node in blamed or node in undecided, len(partners_of.get(node, ())), node)
-    )
+    wanted = [node for node in nodes if node in undecided or len(tried.get(node, ())) < MIN_PARTNERS]
+    partners = sorted(nodes, key=lambda node: (node in blamed or node in undecided, len(tried.get(node, ())), node))
     for node in wanted:
-        yield from (pair(node, other) for other in partners if other != node and other not in partners_of.get(node, ()))
+        yield from (pair(node, other) for other in partners if other != node and other not in tried.get(node, ()))

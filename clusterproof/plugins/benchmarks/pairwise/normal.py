@@ -117,28 +117,11 @@ def values(measurements: Sequence[Measurement], reference: Normal, settings: Ana
     return normalized
 
 
-def by_node(values: Iterable[Value]) -> dict[str, list[Value]]:
-    """The values of each node."""
-    by_name: dict[str, list[Value]] = defaultdict(list)
-    for value in values:
-        for node in value.pair.nodes:
-            by_name[node].append(value)
-    return by_name
-
-
-def by_pair(values: Iterable[Value]) -> dict[Pair, list[Value]]:
-    """The values of each pair."""
-    by_both: dict[Pair, list[Value]] = defaultdict(list)
-    for value in values:
-        by_both[value.pair].append(value)
-    return by_both
-
-
 def slow_together(
     pair: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: AnalysisSettings
 ) -> dict[Pair, set[int]]:
     """The pairs that were repeatedly slow together with this one, and in which rounds: they may share a path."""
-    rounds = {value.round for value in of_pair[pair] if value.x <= -settings.min_effect}
+    rounds = {value.round for value in of_pair.get(pair, ()) if value.x <= -settings.min_effect}
     together: dict[Pair, set[int]] = defaultdict(set)
     for other, values in of_pair.items():
         for value in values:

@@ -16,17 +16,19 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise import (
     RETEST_ROUNDS,
     Round,
+    by_pair,
     full,
     is_inside,
+    nodes_of,
     quick,
     rounds_of_circle,
 )
-from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import retest_round
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
-from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, slow_together
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, screen
+from clusterproof.plugins.benchmarks.pairwise.slow_places import SlowPlace
+from clusterproof.plugins.benchmarks.pairwise.suspects import decided, too_noisy, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 FIRST_ROUNDS = 4
@@ -141,7 +143,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
         return retest_round(measurements, present, plan.places, plan.mesh)
     settings = plan.settings
     screened = screen(measurements, settings)
-    nodes = len({node for measurement in measurements for node in measurement.pair.nodes})
+    nodes = len(nodes_of(measurements))
     links: Sequence[Pair] = ()
     places: Sequence[SlowPlace] = ()
     if number < settings.first_rounds + RETEST_ROUNDS:
@@ -187,7 +189,7 @@ class _Draw:
         of_slow_places = {node for place in screened.places for node in place.nodes}
         self.bad = {*_suspects(screened)}
         self.links = set(screened.links)
-        in_links = {node for link in screened.links for node in link.nodes}
+        in_links = {node for link in screened.links for node in link}
         unfit = self.bad | of_slow_places | plan.absent
         good = [node for node in plan.nodes if node not in unfit]
         self.random = Random(f"{plan.seed} {number}")  # noqa: S311 - no secret

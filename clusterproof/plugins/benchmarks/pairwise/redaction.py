@@ -22,6 +22,19 @@ def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[st
     return PairwiseRun(campaigns, why_not=text(run.why_not))
 
 
+def shown_reading(reading: Reading, shown: Mapping[str, str], text: Callable[[str], str]) -> Reading:
+    """One reading; a culprit that `shown` does not have is left out."""
+    return replace(
+        reading,
+        network=text(reading.network),
+        problem=text(reading.problem),
+        culprit=shown.get(reading.culprit, ""),
+        hosts=tuple(map(text, reading.hosts)),
+        exchanges=shown_exchanges(reading.exchanges, text),
+        command=text(reading.command),
+    )
+
+
 class _Pseudonyms:
     """The placeholders for one campaign."""
 
@@ -72,13 +85,4 @@ class _Pseudonyms:
         return NodeGroup(tuple(self._nodes[node] for node in group))
 
     def _reading(self, reading: Reading) -> Reading:
-        text = self._text
-        return replace(
-            reading,
-            network=text(reading.network),
-            problem=text(reading.problem),
-            culprit=self._nodes.get(reading.culprit, ""),
-            hosts=tuple(map(text, reading.hosts)),
-            exchanges=shown_exchanges(reading.exchanges, text),
-            command=text(reading.command),
-        )
+        return shown_reading(reading, self._nodes, self._text)

@@ -1,98 +1,18 @@
-"""Chooses what to measure again: suspected nodes, pairs and places, and known good nodes as their partners.
-
-Places are racks, UltraServers and zones; if their pairs are slow together, none of their nodes is at fault.
-"""
+"""Chooses what to measure again: suspected nodes, pairs and places, and known good nodes as their partners."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import by_node, by_pair, partners_of
 from clusterproof.plugins.benchmarks.pairwise.centres import normal
-from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_node, values
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, succeeded, values
+from clusterproof.plugins.benchmarks.pairwise.slow_places import SlowPlace, residuals, slow_places
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
-
-MIN_NODES = 3
-SHARE_OF_NODES = 0.75  # that must each be slow by itself, before the place is blamed instead
-MIN_VALUES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class SlowPlace:
-    """A suspected place. Effects are logarithmic differences, 0.0 where its pairs are normal."""
-
-    name: str
-    nodes: tuple[str, ...]
-    across: float
-    inside: float
-
-
-def slow_places(values: Sequence[Value], reference: Normal, settings: AnalysisSettings) -> list[SlowPlace]:
-    """The slow places, the slowest first; pairs of places already named do not count for the next."""
-    named: list[SlowPlace] = []
-    left = [value for value in values if not value.is_inside]
-    inside = _by_place([value for value in values if value.is_inside], settings)
-    while True:
-        candidates = [
-            place
-            for name, across in _by_place(left, settings).items()
-            if name and (place := _slow(name, across, inside.get(name, []), reference, settings))
-        ]
-        if not candidates:
-            return named
-        worst = min(candidates, key=lambda place: place.across)
-        named.append(worst)
-        gone = set(worst.nodes)
-        left = [value for value in left if not gone & set(value.pair.nodes)]
-
-
-def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: AnalysisSettings) -> list[Value]:
-    """The values without the effects of slow places."""
-    if not places:
-        return list(values)
-    slow = {place.name: place for place in places}
-    return [replace(value, x=value.x - _explained(value, slow, settings.places)) for value in values]
-
-
-def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str, str]) -> float:
-    of_pair = [slow[place] for node in value.pair.nodes if (place := places.get(node, "")) in slow]
-    if value.is_inside:
-        return of_pair[0].inside if of_pair else 0.0
-    return min((place.across for place in of_pair), default=0.0)
-
-
-def _by_place(values: Sequence[Value], settings: AnalysisSettings) -> dict[str, list[Value]]:
-    values_by_place: dict[str, list[Value]] = defaultdict(list)
-    for value in values:
-        for place in {settings.places.get(node, "") for node in value.pair.nodes}:
-            values_by_place[place].append(value)
-    return values_by_place
-
-
-def _slow(
-    name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: AnalysisSettings
-) -> SlowPlace | None:
-    """The place, if its pairs with other places are slow and most of its nodes are slow by themselves."""
-    of_nodes: dict[str, list[float]] = defaultdict(list)
-    for value in across:
-        for node in value.pair.nodes:
-            if settings.places.get(node, "") == name:
-                of_nodes[node].append(value.x)
-    if len(across) < MIN_VALUES or len(of_nodes) < MIN_NODES:
-        return None
-    middle = median(value.x for value in across)
-    if middle > -settings.min_effect + location_error(len(across), reference.sigma):
-        return None
-    slow_by_itself = sum(median(xs) < -settings.min_effect / 2 for xs in of_nodes.values())
-    if slow_by_itself < SHARE_OF_NODES * len(of_nodes):
-        return None
-    within = median(value.x for value in inside) if len(inside) >= MIN_VALUES else 0.0
-    is_slow_inside = within < -settings.min_effect / 2
-    return SlowPlace(name, tuple(sorted(of_nodes)), middle, within if is_slow_inside else 0.0)
-
 
 PASSES = 4  # iterations of who is suspect, so that normal is computed from the others
 SUSPECT = 1 / 3  # of the minimum effect: from here on a node is retested
@@ -239,12 +159,8 @@ def slow_links(
     """Pairs far slower than their nodes are with others, unless cleared by retests; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * reference.sigma)
     low = {value.pair for value in values if value.x < cut}
-    of_pair: dict[Pair, list[Value]] = defaultdict(list)
-    for value in values:
-        if value.pair in low:
-            of_pair[value.pair].append(value)
     suspects = {}
-    for pair, own in of_pair.items():
+    for pair, own in by_pair(value for value in values if value.pair in low).items():
         score, middle = min(slow.get(node, 0.0) for node in pair.nodes), median(value.x for value in own)
         if _explains(score, middle, settings):
             continue
@@ -273,22 +189,20 @@ def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
     A failure with a partner that fails more often says nothing about a node, and a pair that fails repeatedly counts
     only once.
     """
-    partners: dict[str, set[str]] = defaultdict(set)
-    failed: dict[str, set[str]] = defaultdict(set)
-    for measurement in measurements:
-        for node in measurement.pair.nodes:
-            partners[node].add(measurement.pair.other(node))
-            if not measurement.reading.busbw_gb_per_s:
-                failed[node].add(measurement.pair.other(node))
-    rates = {node: len(failed[node]) / len(others) for node, others in partners.items()}
-    own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
+    failed: dict[str, set[str]] = {}
+    rates: dict[str, float] = {}
+    for node, of_node in by_node(measurements).items():
+        failed[node] = partners_of(node, (each for each in of_node if not each.reading.busbw_gb_per_s))
+        rates[node] = len(failed[node]) / len(partners_of(node, of_node))
+    own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in rates}
     suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
     return tuple(sorted(suspects, key=lambda node: (-own[node], node)))
 
 
 def _failed_links(measurements: Sequence[Measurement], failing: Sequence[str]) -> tuple[Pair, ...]:
-    outcomes: dict[Pair, list[bool]] = defaultdict(list)
-    for measurement in measurements:
-        if not set(failing) & set(measurement.pair.nodes):
-            outcomes[measurement.pair].append(bool(measurement.reading.busbw_gb_per_s))
-    return tuple(pair for pair, succeeded in outcomes.items() if not all(succeeded) and sum(succeeded) < CLEARED_AFTER)
+    links = []
+    for pair, tried in by_pair(measurements).items():
+        well = len(succeeded(tried))
+        if well < len(tried) and well < CLEARED_AFTER and not set(failing) & set(pair):
+            links.append(pair)
+    return tuple(links)

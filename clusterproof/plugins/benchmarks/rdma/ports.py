@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from clusterproof.plugins.agent.reading import Node
@@ -85,7 +86,7 @@ def rails(
     if not 2 * len(own_by_position.keys() & other_by_position.keys()) > min(
         len(own_by_position), len(other_by_position)
     ):
-        return [(number, _at(own, number), _at(others, number)) for number in range(max(len(own), len(others)))]
+        return [(number, ours, theirs) for number, (ours, theirs) in enumerate(zip_longest(own, others))]
     matched = []
     for position in sorted(
         own_by_position.keys() | other_by_position.keys(), key=lambda position: (len(position), position)
@@ -94,7 +95,3 @@ def rails(
         number = max(ports[0] for ports in (ours, theirs) if ports)
         matched.append((number, ours and ours[1], theirs and theirs[1]))
     return matched
-
-
-def _at(side: list[dict[str, Any]], number: int) -> dict[str, Any] | None:
-    return side[number] if number < len(side) else None

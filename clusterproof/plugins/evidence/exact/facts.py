@@ -21,8 +21,7 @@ from clusterproof.plugins.evidence.field import (
     text,
     values,
 )
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
-from clusterproof.plugins.evidence.perf.gpu_speed import document
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 
 T = TypeVar("T")
 WRONG, RIGHT = "wrong", "right"
@@ -38,6 +37,11 @@ def small_numbers(data: object) -> tuple[int, ...]:
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
     """A decoder like `every`, except that an invalid entry does not affect others: it counts as not reported."""
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
+
+
+def made_unless(error: str | None, made: tuple[T, ...] | None, what: str) -> tuple[T, ...]:
+    """What a GPU or rank has made, at least one `what` unless an error ended it. Raises Incomplete."""
+    return tuple(made or ()) if error else tuple(at_least_one([*(made or ())], what))
 
 
 def bits_in_words(bits: tuple[int, ...]) -> str:
@@ -117,9 +121,7 @@ class ExactGpu(Reported):
     @property
     def types(self) -> tuple[TypeProducts, ...]:
         """Products by type, at least one unless there is an error. Raises Incomplete."""
-        if self.error:
-            return self._made or ()
-        return tuple(at_least_one([*(self._made or ())], "type of data"))
+        return made_unless(self.error, self._made, "type of data")
 
     @property
     def gap(self) -> str:
@@ -133,6 +135,11 @@ class ExactGpu(Reported):
 
 
 @record
+class _Printed(Reported):
+    gpus = Field(every_alone(ExactGpu))
+
+
+@record
 class GpuExact(Reported):
     """The results of a node's GPUs."""
 
@@ -141,8 +148,7 @@ class GpuExact(Reported):
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
         """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
-        report = Reported(document(ProgramRun(self.data)))
-        return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
+        return tuple(at_least_one([*_Printed(document(ProgramRun(self.data))).gpus], "GPU"))
 
 
 def wrong_by_type(gpus: Iterable[ExactGpu]) -> Mapping[str, list[tuple[WrongResult, ...]]]:
@@ -195,11 +201,6 @@ def multiplied_by(gpus: Iterable[ExactGpu]) -> frozenset[tuple[str, str]]:
 
 
 @record
-class _Gpus(Reported):
-    gpus = Field(every_alone(ExactGpu))
-
-
-@record
 class CoreError(Reported):
     """A core whose process gave no answer."""
 
@@ -210,6 +211,13 @@ class CoreError(Reported):
 @record
 class CoreResults(Reported):
     """The results of all cores."""
+
+    cores = Field(integer)  # that the test could run on
+    online = Field(optional(integer))  # of the node; 0 if not known, None in older recordings
+    types = Field(every_alone(TypeProducts))
+    wrong = Field(every_alone(WrongResult))
+    errors = Field(objects_as(CoreError))
+    without_torch = Field(optional(text))
 
     @property
     def wrong_everywhere(self) -> Mapping[str, list[WrongResult]]:
@@ -222,13 +230,6 @@ class CoreResults(Reported):
                 if wrong and is_everywhere and all(result.is_steady for result in wrong):
                     wrong_by_type[kind.type] = wrong
         return wrong_by_type
-
-    cores = Field(integer)  # that the test could run on
-    online = Field(optional(integer))  # of the node; 0 if not known, None in older recordings
-    types = Field(every_alone(TypeProducts))
-    wrong = Field(every_alone(WrongResult))
-    errors = Field(objects_as(CoreError))
-    without_torch = Field(optional(text))
 
 
 @record

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import part
-from clusterproof.plugins.evidence.exact.facts import bits_in_words, every_alone, gpu_called, small_numbers
+from clusterproof.plugins.evidence.exact.facts import bits_in_words, every_alone, gpu_called, made_unless, small_numbers
 from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -22,8 +22,7 @@ from clusterproof.plugins.evidence.field import (
     optional,
     text,
 )
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
-from clusterproof.plugins.evidence.perf.gpu_speed import document
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 
 MAX_SUSPECTS = 5  # maximum named
 MAX_RANKS = 64  # of one run: two nodes
@@ -81,9 +80,7 @@ class RankResult(Reported):
     @property
     def operations(self) -> tuple[OperationResult, ...]:
         """The operations, at least one unless there is an error. Raises Incomplete."""
-        if self.error:
-            return self._made or ()
-        return tuple(at_least_one([*(self._made or ())], "operation"))
+        return made_unless(self.error, self._made, "operation")
 
 
 @record

@@ -9,7 +9,7 @@ from enum import Enum
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, part
-from clusterproof.plugins.evidence.exact.facts import every_alone
+from clusterproof.plugins.evidence.exact.facts import every_alone, made_unless
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -21,8 +21,7 @@ from clusterproof.plugins.evidence.field import (
     text,
     texts,
 )
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
-from clusterproof.plugins.evidence.perf.gpu_speed import document
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 
 MIN_ALIKE = 2  # GPUs with equal results that prove another one wrong
 MIN_PASSES = 2  # before a GPU has repeated itself
@@ -96,9 +95,7 @@ class StepGpu(Reported):
     @property
     def types(self) -> tuple[TypeDigests, ...]:
         """Steps by type, at least one unless there is an error. Raises Incomplete."""
-        if self.error:
-            return self._made or ()
-        return tuple(at_least_one([*(self._made or ())], "type of data"))
+        return made_unless(self.error, self._made, "type of data")
 
 
 @record

@@ -17,16 +17,15 @@ from clusterproof.plugins.core.verdict import incomplete
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median
-from clusterproof.plugins.evidence.perf.gpu_speed import (
-    GPU_TO_GPU,
+from clusterproof.plugins.evidence.perf.gpu_peers import (
     OTHERS,
     UNKNOWN_WAYS,
-    Speeds,
     by_model,
     by_topology,
     computing_of,
     of_models,
 )
+from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, Speeds
 
 Beside = Mapping[str, Speeds]
 Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares on a node

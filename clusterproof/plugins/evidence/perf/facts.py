@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.typed import TYPE_CHECKING
-from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -74,6 +75,26 @@ class ProgramRun(Reported):
         """How the program ended, for a finding: `fio … ended with 1: …`."""
         how = "was ended" if self.exit is None else f"ended with {self.exit}"
         return f"{self.called} {how}: {self.last_output or 'it printed nothing'}"
+
+
+def document(ran: ProgramRun) -> Mapping[str, Any]:
+    """The JSON object that our PyTorch program prints. Raises Incomplete."""
+    lines = [line for line in ran.output.splitlines() if line.startswith("{")]
+    try:
+        data = json.loads(lines[-1], parse_constant=str)
+    except (IndexError, ValueError, RecursionError):
+        raise Incomplete(f"{ran.ended}; expected its measurements") from None
+    if isinstance(data, dict) and isinstance(data.get("error"), str):
+        raise Incomplete(f"{ran.called}: {data['error'][:200]}")
+    with part:
+        require_end(ran)
+    return read(data, table, "what PyTorch measured")
+
+
+def require_end(ran: ProgramRun) -> None:
+    """Raise Incomplete if a measuring program did not end well."""
+    if ran.exit != 0:
+        incomplete(f"{ran.ended}; expected it to end with 0")
 
 
 DIRECTIONS = ("write", "read")
@@ -175,7 +196,7 @@ class Shortfall:
 
 
 def below_best(values: Mapping[str, float], name: str, among: Mapping[str, float] | None = None) -> Iterable[Shortfall]:
-    """How far GPUs of one node are behind the best of them, or of `others` too; `name` says what was measured."""
+    """How far GPUs of one node are behind the best of them, or `among` others too; `name` says what was measured."""
     compared = among or values
     best = max(compared.values(), default=0.0)
     if len(compared) > 1 and best > 0:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, TypeVar
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import CollectorData, Fact, captured_as, collected_by
+from clusterproof.plugins.evidence.fact import CollectorData, captured_as, collected_by
 from clusterproof.plugins.evidence.field import readings
 
 if TYPE_CHECKING:
@@ -24,19 +24,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.perf.stress import StressNg
 
 
-T = TypeVar("T")
-
-
-def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact of a collector that loads the hardware."""
-
-    def fact(decode: Callable[..., T]) -> Fact[T]:
-        return Fact((collector,), decode, uncaptured)
-
-    return fact
-
-
-@collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
+@collected_by("dcgm_diag", uncaptured="no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
 def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
     """Every run of `dcgmi diag`: those of a capture, or the one under load. Raises Incomplete."""
     from clusterproof.plugins.evidence.perf.facts import ProgramRun
@@ -53,7 +41,7 @@ def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
     return DcgmDiag(understood(ran, dcgmi.read_json, f"{ran.output}\nexit: {ran.exit}\n")["dcgm_diag"])
 
 
-@collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
+@collected_by("nccom", uncaptured="no log of nccom-test was captured, and none was run (-m perf does)")
 def nccom(node: Node, measured: CollectorData) -> Nccom:
     """Every run of nccom-test: those of a capture, or the one under load. Raises NotApplicable."""
     from clusterproof.plugins.evidence.perf.facts import ProgramRun
@@ -69,7 +57,7 @@ def nccom(node: Node, measured: CollectorData) -> Nccom:
     return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
 
 
-@collected_under_load("node_busbw")
+@collected_by("node_busbw")
 def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable if it has only one."""
     from clusterproof.plugins.evidence.perf.facts import ProgramRun
@@ -83,7 +71,7 @@ def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     return NcclLog({**collector["logs"][0], "gpus": measured.value.get("gpus")})
 
 
-@collected_under_load("gpu_bandwidth")
+@collected_by("gpu_bandwidth")
 def gpu_bandwidth(node: Node, measured: CollectorData) -> GpuBandwidth:
     """Copies from, to and between the GPUs."""
     from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth
@@ -92,7 +80,7 @@ def gpu_bandwidth(node: Node, measured: CollectorData) -> GpuBandwidth:
     return GpuBandwidth(measured.value)
 
 
-@collected_under_load("gpu_gemm")
+@collected_by("gpu_gemm")
 def gpu_gemm(node: Node, measured: CollectorData) -> GpuGemm:
     """Matrix products of the GPUs."""
     from clusterproof.plugins.evidence.perf.gpu_speed import GpuGemm
@@ -101,7 +89,7 @@ def gpu_gemm(node: Node, measured: CollectorData) -> GpuGemm:
     return GpuGemm(measured.value)
 
 
-@collected_under_load("gpu_exact")
+@collected_by("gpu_exact")
 def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
     """Exact products of the GPUs. Raises NotApplicable."""
     from clusterproof.plugins.evidence.exact.facts import GpuExact
@@ -110,7 +98,7 @@ def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
     return GpuExact(measured.value)
 
 
-@collected_under_load("exact_collective")
+@collected_by("exact_collective")
 def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
     """Exact collectives of the GPUs. Raises NotApplicable if the node has only one."""
     from clusterproof.plugins.evidence.exact.facts_collective import ExactCollective
@@ -119,7 +107,7 @@ def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
     return ExactCollective(measured.value)
 
 
-@collected_under_load("exact_step")
+@collected_by("exact_step")
 def exact_step(node: Node, measured: CollectorData) -> ExactStep:
     """Training steps of the GPUs. Raises NotApplicable."""
     from clusterproof.plugins.evidence.exact.facts_step import ExactStep
@@ -128,7 +116,7 @@ def exact_step(node: Node, measured: CollectorData) -> ExactStep:
     return ExactStep(measured.value)
 
 
-@collected_under_load("cpu_exact")
+@collected_by("cpu_exact")
 def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
     """Exact products of the cores, and the check of host memory."""
     from clusterproof.plugins.evidence.exact.facts import CpuExact
@@ -136,7 +124,7 @@ def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
     return CpuExact(measured.value)
 
 
-@collected_under_load("stress_ng", "no time is given to stress-ng (--stress-s=S)")
+@collected_by("stress_ng", uncaptured="no time is given to stress-ng (--stress-s=S)")
 def stress_ng(_node: Node, data: CollectorData) -> StressNg:
     """Cores and memory under stress-ng."""
     from clusterproof.plugins.evidence.perf.stress import StressNg
@@ -144,7 +132,7 @@ def stress_ng(_node: Node, data: CollectorData) -> StressNg:
     return StressNg(data.value)
 
 
-@collected_under_load("efa_loopback")
+@collected_by("efa_loopback")
 def efa_loopback(node: Node, measured: CollectorData) -> Loopback:
     """Messages through the EFA devices."""
     from clusterproof.plugins.evidence.perf.facts import Loopback
@@ -153,7 +141,7 @@ def efa_loopback(node: Node, measured: CollectorData) -> Loopback:
     return Loopback(measured.value)
 
 
-@collected_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
+@collected_by("fs_bandwidth", uncaptured="no folder is named to write into (--fs-bandwidth=DIR)")
 def fs_bandwidth(node: Node, measured: CollectorData) -> FsBandwidth:
     """A file written and read."""
     from clusterproof.plugins.evidence.perf.facts import FsBandwidth
@@ -166,7 +154,7 @@ def require_hardware(node: Node, measured: CollectorData, what: str, least: int 
     why = measured.value.get("none")
     if why is None:
         return
-    if is_due(node, what, least):
+    if _expected(node, what) >= least:
         raise Incomplete(f"{measured.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
     raise NotApplicable(str(why)[:200])
 
@@ -193,11 +181,6 @@ def _expected(node: Node, what: str = "gpus") -> int:
         return node.expected(what)
     except Incomplete:
         return 0
-
-
-def is_due(node: Node, what: str, least: int) -> bool:
-    """Whether the node should have this many GPUs."""
-    return _expected(node, what) >= least
 
 
 def understood(ran: ProgramRun, read: Callable[[str], Mapping[str, Any]], text: str) -> Mapping[str, Any]:
@@ -227,3 +210,9 @@ def pairwise(node: Node) -> PairsOfNode:
         why = "nothing was measured between nodes"
         raise Incomplete(why, cause=why)
     return node.between.pairs_of_node(node.name)
+
+
+def pairs_if_known(node: Node) -> PairsOfNode | None:
+    """The same for what is shown beside a finding: None where nothing is known."""
+    known: PairsOfNode | None = readings(node, "pairwise")[0].get("pairwise")
+    return known

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
-from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, incomplete, part
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -21,15 +18,11 @@ from clusterproof.plugins.evidence.field import (
     objects_as,
     optional,
     read,
-    readings,
     table,
     text,
     values,
 )
-from clusterproof.plugins.evidence.perf.facts import ProgramRun
-
-if TYPE_CHECKING:
-    from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.facts import ProgramRun, document
 
 HOST_TO_GPU, GPU_TO_HOST, GPU_TO_GPU = "host to GPU", "GPU to host", "GPU to GPU"
 DIRECTIONS = {
@@ -37,130 +30,13 @@ DIRECTIONS = {
     "device_to_host_memcpy_ce": GPU_TO_HOST,
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
-OTHERS = ", others "  # in a name, before the distances to the others
-UNKNOWN_WAYS = "others at unknown distances"
 LONGEST_LINE = 2000
-VGA = "0300"  # PCI class
+
+Speeds = Mapping[str, float]  # by GPU
 
 _INSTANCE = re.compile(r"\w[\w -]{1,60} MIG \d{1,2}[cg]\.[\w.+]{1,40}")  # the name of a part of a GPU
 _RUNNING = re.compile(r"Running (\w{1,60})\.")
 _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
-
-Speeds = Mapping[str, float]  # by GPU
-
-
-def models_of(node: Node, number: int) -> tuple[str, ...]:
-    """The models of this many of its GPUs by PCI device id, in the order of the bus; empty if one is unknown.
-
-    They are only known if there are exactly this many, apart from those for a display; else it is unknown which they
-    are.
-    """
-    computing = computing_of(node)
-    return computing if len(computing) == number else tuple(model for model, _ in _on_bus(node))
-
-
-def computing_of(node: Node) -> tuple[str, ...]:
-    """The models of its GPUs by PCI class, without those for a display if there are others; empty if one is unknown."""
-    on_bus = _on_bus(node)
-    return tuple(model for model, kind in on_bus if not kind.startswith(VGA)) or tuple(model for model, _ in on_bus)
-
-
-def _on_bus(node: Node) -> list[tuple[str, str]]:
-    """The model and the PCI class of each GPU; empty if the address or the model of one is unknown."""
-    on_bus = readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())
-    gpus = [readings(gpu, "address", "device", "pci_class")[0] for gpu in on_bus]
-    if not all({"address", "device"} <= gpu.keys() for gpu in gpus):
-        return []
-    return [(gpu["device"], gpu.get("pci_class", "")) for gpu in sorted(gpus, key=lambda gpu: gpu["address"])]
-
-
-def by_model(node: Node, speeds: Speeds, measured: Collection[str] = ()) -> Mapping[str, Speeds]:
-    """The `measured` GPUs by model; empty if it is unknown which GPU is of which model."""
-    models = models_of(node, len(measured or speeds))
-    is_one, are_all = len({*models}) == 1, {*(measured or speeds)} == {*map(str, range(len(models)))}
-    speeds_of_models: dict[str, dict[str, float]] = {}
-    for gpu, speed in speeds.items():
-        model = models[0] if is_one else models[int(gpu)] if are_all else ""
-        speeds_of_models.setdefault(model, {})[gpu] = speed
-    return speeds_of_models
-
-
-def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Collection[str] = ()) -> Speeds:
-    """The GPUs that may be of one of these models; all GPUs if the node's models, or these, are unknown.
-
-    If it is unknown which of its GPUs were measured, all may be, as soon as one that is not for a display is.
-    """
-    known = computing_of(node)
-    if not (models and known):
-        return speeds
-    speeds_of_models = by_model(node, speeds, measured)
-    unknown = {} if {*known}.isdisjoint(models) else speeds_of_models.get("", {})
-    return {
-        gpu: speed
-        for of_model in (unknown, *map(speeds_of_models.get, models))
-        for gpu, speed in (of_model or {}).items()
-    }
-
-
-def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
-    """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
-
-    Speed has no part in this, so that nodes of the same build can be compared.
-    """
-    separate: dict[str, dict[str, float]] = {}
-    for name, speeds in of_copies.items():
-        topologies = topology_of(node, name, speeds)
-        for gpu, speed in speeds.items():
-            separate.setdefault(", ".join(filter(None, (name, topologies.get(gpu)))), {})[gpu] = speed
-    return separate
-
-
-def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
-    """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing of a GPU that has NVLinks to them.
-
-    A GPU whose distances are unknown is like no other.
-    """
-    if not name.startswith(GPU_TO_GPU):
-        return {}
-    paths, linked = _paths(node), _linked(node, len(speeds))
-    if len(linked) >= len(speeds) and all(linked):
-        return {}
-    topologies = {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
-    if speeds.keys() == {*map(str, range(len(paths)))}:
-        topologies |= {str(gpu): path for gpu, path in enumerate(paths)}
-    if speeds.keys() == {*map(str, range(len(linked)))}:
-        topologies |= {str(gpu): "" for gpu, is_linked in enumerate(linked) if is_linked}
-    return topologies
-
-
-def _paths(node: Node) -> list[str]:
-    """The distances of each GPU to the others, in the order of the bus; empty if those of one are unknown."""
-    paths = readings(node, "gpu_paths")[0].get("gpu_paths", {}).values()
-    counted = [Counter(map(str, readings(of_gpu, "gpus")[0].get("gpus", {}).values())) for of_gpu in paths]
-    if any(sum(counts.values()) < len(counted) - 1 for counts in counted):
-        return []
-    return [
-        f"others {', '.join(f'{counts[distance]} {distance}' for distance in sorted(counts))}" for counts in counted
-    ]
-
-
-def _linked(node: Node, measured: int) -> list[bool]:
-    """Whether each GPU is known to have NVLinks to all others, or any NVLink if it is unknown to which GPU.
-
-    Only GPUs that answer count, if these are not as many as were measured: CUDA does not count a lost GPU.
-    """
-    read = [readings(gpu, "nvlink_states", "nvlinks_to")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
-    answering = [of for of in read if "nvlink_states" in of]
-    if len(read) != measured:
-        read = answering
-    return [
-        any(of.get("nvlink_states", ())) and (not (to := of.get("nvlinks_to")) or _leads_to(to, len(answering) - 1))
-        for of in read
-    ]
-
-
-def _leads_to(links: Mapping[str, int], others: int) -> bool:
-    return sum(map(bool, links.values())) >= others
 
 
 @record
@@ -209,30 +85,10 @@ class GpuGemm(Reported):
         return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
 
 
-def document(ran: ProgramRun) -> Mapping[str, Any]:
-    """The JSON object that our PyTorch program prints. Raises Incomplete."""
-    lines = [line for line in ran.output.splitlines() if line.startswith("{")]
-    try:
-        data = json.loads(lines[-1], parse_constant=str)
-    except (IndexError, ValueError, RecursionError):
-        raise Incomplete(f"{ran.ended}; expected its measurements") from None
-    if isinstance(data, dict) and isinstance(data.get("error"), str):
-        raise Incomplete(f"{ran.called}: {data['error'][:200]}")
-    with part:
-        require_end(ran)
-    return read(data, table, "what PyTorch measured")
-
-
 def require_whole(ran: ProgramRun) -> None:
     """Raise Incomplete if a part of a GPU was measured, which is slower than a whole one."""
     if instance := _INSTANCE.search(ran.output):
         incomplete(f"{instance[0]} was measured, a part of a GPU; expected whole ones, without MIG")
-
-
-def require_end(ran: ProgramRun) -> None:
-    """Raise Incomplete if a measuring program did not end well."""
-    if ran.exit != 0:
-        incomplete(f"{ran.ended}; expected it to end with 0")
 
 
 def _of_torch(ran: ProgramRun) -> Mapping[str, Speeds]:

@@ -147,7 +147,7 @@ def read_json(text: str) -> Mapping[str, object]:
     try:
         document = document_in(text)
     except CaptureError:
-        return _diag(text, "", _of_cut(text), is_complete=False)  # a cut log is not an absent log
+        return diag_log(text, "", _of_cut(text), is_complete=False)  # a cut log is not an absent log
     root = _root(document)
     if root is None:
         raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
@@ -158,7 +158,7 @@ def read_json(text: str) -> Mapping[str, object]:
     named = {number for device in devices if device[:1].isdecimal() for number in device.split(", ")}
     ids = document.get("GPU Device IDs")  # since DCGM 3.3, whose tests of the deployment name only a GPU that fails
     count = max(len(named), len(ids) if isinstance(ids, list) else 0)
-    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=count or None)
+    return diag_log(text, short(version), tests, error=short(root.get("runtime_error")), gpus=count or None)
 
 
 def _root(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -183,7 +183,7 @@ def read_table(text: str) -> Mapping[str, object]:
     table = Table()
     for line in text.split("\n"):
         table.take(line)
-    return _diag(text, table.version, table.tests, is_complete=table.has_ended, gpus=table.gpus)
+    return diag_log(text, table.version, table.tests, is_complete=table.has_ended, gpus=table.gpus)
 
 
 _REFUSED = re.compile(
@@ -201,10 +201,10 @@ def read_refusal(text: str) -> Mapping[str, object]:
     refusal = _REFUSED.search(text)
     if not refusal:
         raise CaptureError("dcgmi diag does not say why it could not run")
-    return _diag(text, "", [], is_complete=False, error=short(refusal[1]))
+    return diag_log(text, "", [], is_complete=False, error=short(refusal[1]))
 
 
-def _diag(
+def diag_log(
     text: str,
     version: str,
     tests: list[dict[str, Any]],
@@ -213,6 +213,7 @@ def _diag(
     error: str = "",
     gpus: int | None = None,
 ) -> dict[str, object]:
+    """The collector `dcgm_diag` with one run, bounded; its exit status is in the text, if a person saved it there."""
     for test in tests:
         test["results"] = test["results"][:MAX_RESULTS]
         for result in test["results"]:

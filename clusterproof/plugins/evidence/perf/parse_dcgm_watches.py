@@ -12,6 +12,7 @@ from typing import Any
 from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import bit_error_rate
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, integer, short, typed_above
+from clusterproof.plugins.evidence.perf.parse_dcgm import diag_log
 
 MAX_INCIDENTS = 256
 HEALTHY = "Healthy"
@@ -40,9 +41,8 @@ class Incidents:
         ]
         if not results and self.overall not in ("", HEALTHY):
             results = [{"gpu": "", "status": "warn", "messages": [{"text": self.overall, "severity": None}]}]
-        diag = {"version": "", "exit": None, "complete": True, "runtime_error": "", "gpus": None}
         tests = [{"name": title, "category": "", "results": results}]
-        return {"dcgm_diag": {"logs": [{**diag, "tests": tests}]}} if results else {}
+        return diag_log("", "", tests) if results else {}
 
 
 def is_health(text: str) -> bool:

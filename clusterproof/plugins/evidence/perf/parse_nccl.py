@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, exit_status, integer, number, short
@@ -28,9 +30,9 @@ def is_nccl_log(text: str) -> bool:
 def network(lines: Iterable[str]) -> dict[str, object]:
     """The networks and libfabric providers that the ranks named, each with the number of lines with its name."""
     info = gpu_direct = 0
-    networks: dict[str, int] = {}
-    providers: dict[str, int] = {}
-    fabrics: dict[str, int] = {}
+    networks: Counter[str] = Counter()
+    providers: Counter[str] = Counter()
+    fabrics: Counter[str] = Counter()
     nics: set[int] = set()
     warnings: dict[str, None] = {}
     for line in lines:
@@ -41,18 +43,18 @@ def network(lines: Iterable[str]) -> dict[str, object]:
         info += 1
         gpu_direct += bool(_GPU_DIRECT.search(line))
         if match := _NETWORK.search(line):
-            networks[match[1]] = networks.get(match[1], 0) + 1
+            networks[match[1]] += 1
         elif match := _PROVIDER.search(line):
-            providers[match[1]] = providers.get(match[1], 0) + 1
+            providers[match[1]] += 1
             if match[2]:
-                fabrics[match[2]] = fabrics.get(match[2], 0) + 1
+                fabrics[match[2]] += 1
             if match[3]:
                 nics.add(int(match[3]))
     return {
         "info_lines": info,
-        "networks": dict(list(networks.items())[:MAX_NAMES]),
-        "providers": dict(list(providers.items())[:MAX_NAMES]),
-        "fabrics": dict(list(fabrics.items())[:MAX_NAMES]),
+        "networks": dict(islice(networks.items(), MAX_NAMES)),
+        "providers": dict(islice(providers.items(), MAX_NAMES)),
+        "fabrics": dict(islice(fabrics.items(), MAX_NAMES)),
         "nics": sorted(nics)[:MAX_NAMES],
         "gpu_direct_lines": gpu_direct,
         "warnings": list(warnings),

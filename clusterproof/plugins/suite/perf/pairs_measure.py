@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks import launchers as launching
-from clusterproof.plugins.benchmarks.launchers import Launcher, Measured
+from clusterproof.plugins.benchmarks.launchers import Launcher, Measured, MeterCampaign, PairOrGroup, check_settings
 from clusterproof.plugins.benchmarks.meters import Meter
 from clusterproof.plugins.benchmarks.meters import baseline as site
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError
@@ -25,12 +24,12 @@ from clusterproof.plugins.benchmarks.pairwise.journal import (
     file_name,
     write,
 )
+from clusterproof.plugins.benchmarks.pairwise.redaction import shown_reading
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import NodeGroup, Reading, pair
 from clusterproof.plugins.suite.perf.pairs_options import (
@@ -46,7 +45,7 @@ from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_o
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 
 MARGIN_S = 120.0  # reserved beyond the budget, for a measurement that starts at its end
-SHARES = ("slower", "least_share", "least_of_pairs")
+OF_GROUPS = ("groups", "no_groups")  # what a journal says of groups: a run that resumes it chooses anew
 MAX_RANKS = 64  # ranks whose own network log is stored with their result
 
 
@@ -120,7 +119,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         return replace(journal, ended="fewer than two of its nodes could be reached")
     own = {setup.real[name] for name in journal.plan.nodes if name not in journal.plan.absent}
     targets = tuple(target for target in setup.cluster.targets if target.name in own)
-    campaign = launching.MeterCampaign(
+    campaign = MeterCampaign(
         meter,
         settings,
         replace(setup.cluster, targets=targets),
@@ -129,7 +128,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         whole_s=options.budget_s + options.run_s + MARGIN_S,
         connection=setup.connection,
     )
-    launching.check(campaign)
+    check_settings(campaign)
     if journal.measurements and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, journal)  # earlier measurements belong to this recording too
@@ -137,12 +136,13 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
     driven: Journal | None = None
     try:
         setup.say(_announcement(journal, meter, options, path))
-        with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
+        with launcher_for(campaign, options.launcher) as launcher:
             started = time.monotonic()
             renamed = _Renamed(launcher, setup)
-            limits = options.budget_s, options.at_once
-            driven = drive(journal, writer, renamed, *limits, shown, groups_follow=bool(options.groups))
-            if options.groups:
+            shown = _round_by_round(setup.say)
+            has_groups = bool(options.groups)
+            driven = drive(journal, writer, renamed, options.budget_s, options.at_once, shown, groups_follow=has_groups)
+            if has_groups:
                 left_s = options.budget_s - (time.monotonic() - started)
                 driven = _grouped(replace(begun, journal=driven), writer, renamed, replace(options, budget_s=left_s))
     except KeyboardInterrupt:
@@ -177,17 +177,20 @@ def _so_far(journal: Journal, path: Path, writer: JournalWriter, problem: Unusab
 
 def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
     """Measure groups of nodes whose pairs succeeded and showed no fault. What cannot be measured is reported."""
-    threshold, places = pairs.catalog.threshold, pairs.journal.plan.places
-    plan = plan_groups(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
+    plan = plan_groups(options.groups, pairs.nodes_for_groups, pairs.journal.plan.places, 2 * options.at_once)
     if why_not := pairs.journal.about.get("no_groups"):
         plan = GroupPlan((), left_out=str(why_not))
     if plan.left_out:
         renamed.setup.say(f"groups: left out: {plan.left_out}")
-    slower, least_share, least_of_pairs = (threshold(f"pairwise.{name}") for name in SHARES)
-    limits = GroupLimits(slower, least_share, least_of_pairs, pairs.pairs_gb_per_s)
+    limits = GroupLimits(
+        slower=pairs.catalog.threshold("pairwise.slower"),
+        least_share=pairs.catalog.threshold("pairwise.least_share"),
+        least_of_pairs=pairs.catalog.threshold("pairwise.least_of_pairs"),
+        pairs_gb_per_s=pairs.pairs_gb_per_s,
+    )
     full = renamed.launcher.campaign
 
-    def begin(groups: Sequence[launching.PairOrGroup]) -> None:
+    def begin(groups: Sequence[PairOrGroup]) -> None:
         first = tuple(groups[0])
         is_brief = len(first) * full.settings.ranks_per_node > MAX_RANKS
         renamed.launcher.campaign = replace(full, settings=replace(full.settings, is_brief=is_brief))
@@ -207,9 +210,8 @@ def _announcement(journal: Journal, meter: Meter, options: PairOptions, path: Pa
     )
 
 
-@contextmanager
-def _shown(setup: MeasuringSetup) -> Iterator[Callable[[Progress], None]]:
-    """Print each round as it begins."""
+def _round_by_round(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Says each round as it begins."""
     last = 0
 
     def show(progress: Progress) -> None:
@@ -217,11 +219,9 @@ def _shown(setup: MeasuringSetup) -> Iterator[Callable[[Progress], None]]:
         if progress.round != last:
             last = progress.round
             left = f"about {progress.seconds_left:.0f} s left at most"
-            setup.say(
-                f"pairs: round {progress.round} of at most {progress.rounds}, {progress.measured} measured, {left}"
-            )
+            say(f"pairs: round {progress.round} of at most {progress.rounds}, {progress.measured} measured, {left}")
 
-    yield show
+    return show
 
 
 @dataclass(frozen=True)
@@ -231,22 +231,13 @@ class _Renamed:
     launcher: Launcher
     setup: MeasuringSetup
 
-    def measure(self, together: Sequence[launching.PairOrGroup], measured: Measured) -> None:
+    def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure under the real names, report under those displayed."""
         real = {_under(self.setup.real, group): group for group in together}
         shown_names = {name: shown for shown, name in self.setup.real.items()}
 
-        def hide(nodes: launching.PairOrGroup, reading: Reading) -> None:
-            hidden = replace(
-                reading,
-                problem=self.setup.text(reading.problem),
-                network=self.setup.text(reading.network),
-                command=self.setup.text(reading.command),
-                culprit=shown_names.get(reading.culprit, ""),
-                hosts=tuple(self.setup.text(host) for host in reading.hosts),
-                exchanges=shown_exchanges(reading.exchanges, self.setup.text),
-            )
-            measured(real[nodes], hidden)
+        def hide(nodes: PairOrGroup, reading: Reading) -> None:
+            measured(real[nodes], shown_reading(reading, shown_names, self.setup.text))
 
         try:
             self.launcher.measure(list(real), hide)
@@ -254,44 +245,37 @@ class _Renamed:
             raise Unusable(self.setup.text(str(problem))) from None
 
 
-def _under(names: Mapping[str, str], nodes: launching.PairOrGroup) -> launching.PairOrGroup:
+def _under(names: Mapping[str, str], nodes: PairOrGroup) -> PairOrGroup:
     named = tuple(names[node] for node in nodes)
     return NodeGroup(named) if isinstance(nodes, NodeGroup) else pair(*named)
 
 
 def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
     """The interrupted campaign of these nodes. Raises pytest.UsageError if there is none."""
-    for before in begun:
-        if before.plan.nodes == journal.plan.nodes:
-            if (
-                before.about.get("meter") != journal.about.get("meter")
-                or before.about.get("key") != journal.about["key"]
-            ):
-                raise pytest.UsageError(
-                    f"--resume {path}: it was measured with {before.about.get('meter')} otherwise; expected the same "
-                    "meter, size and ranks"
-                )
-            selection = {name: journal.about[name] for name in ("groups", "no_groups") if name in journal.about}
-            about = {
-                name: value for name, value in before.about.items() if name not in ("groups", "no_groups")
-            } | selection
-            plan = replace(before.plan, absent=journal.plan.absent)
-            return replace(before, about=about, absent=journal.absent, plan=plan)
-    raise pytest.UsageError(
-        f"--resume {path}: no measurements of {fold(journal.plan.nodes)} there; expected the same nodes"
-    )
+    before = next((earlier for earlier in begun if earlier.plan.nodes == journal.plan.nodes), None)
+    if before is None:
+        raise pytest.UsageError(
+            f"--resume {path}: no measurements of {fold(journal.plan.nodes)} there; expected the same nodes"
+        )
+    if any(before.about.get(name) != journal.about.get(name) for name in ("meter", "key")):
+        raise pytest.UsageError(
+            f"--resume {path}: it was measured with {before.about.get('meter')} otherwise; expected the same "
+            "meter, size and ranks"
+        )
+    kept = {name: value for name, value in before.about.items() if name not in OF_GROUPS}
+    chosen = {name: value for name, value in journal.about.items() if name in OF_GROUPS}
+    plan = replace(before.plan, absent=journal.plan.absent)
+    return replace(before, about=kept | chosen, absent=journal.absent, plan=plan)
 
 
 def _save(path: Path, run: PairwiseRun) -> None:
     measured = []
     for campaign in run.campaigns:
         if key := campaign.key:
-            measured += [(key, campaign.stack, measurement.reading) for measurement in campaign.journal.measurements]
-            of_groups = [
-                (replace(key, nodes=len(measurement.group.nodes)), measurement.reading)
-                for measurement in campaign.journal.groups
-            ]
-            measured += [(key_of_group, campaign.stack, reading) for key_of_group, reading in of_groups]
+            measured += [(key, campaign.stack, of_pair.reading) for of_pair in campaign.journal.measurements]
+            for of_group in campaign.journal.groups:
+                key_of_group = replace(key, nodes=len(of_group.group.nodes))
+                measured.append((key_of_group, campaign.stack, of_group.reading))
     try:
         site.write(path, site.figures_of(measured))
     except BaselineError as problem:

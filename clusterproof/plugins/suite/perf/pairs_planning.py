@@ -10,13 +10,13 @@ from math import log
 
 import pytest
 
-from clusterproof.plugins.benchmarks import launchers as launching
-from clusterproof.plugins.benchmarks.launchers import Launcher
+from clusterproof.plugins.benchmarks.launchers import Launcher, MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
+from clusterproof.plugins.benchmarks.meters.baseline import Stack
+from clusterproof.plugins.benchmarks.meters.selection import METERS, key_of, meter_for
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.planning import plan
@@ -36,7 +36,7 @@ from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import RDMA_MESH
-from clusterproof.plugins.evidence.perf.gpu_speed import computing_of
+from clusterproof.plugins.evidence.perf.gpu_peers import computing_of
 from clusterproof.plugins.options.perf_table import FULL
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions, pairs_among
 from clusterproof.plugins.transport import Unusable
@@ -105,15 +105,9 @@ def planned(
     key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(nodes), settings.ranks_per_node)
     about = {"meter": meter.name, "key": asdict(key), "stack": asdict(_stack(first))}
     if options.groups:
-        about |= {"groups": options.groups, "no_groups": _why_no_groups(meter)}
+        two_ends = f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
+        about |= {"groups": options.groups, "no_groups": "" if meter.is_collective else two_ends}
     return Journal(replace(made, absent=frozenset(absent)), about, absent)
-
-
-def _why_no_groups(meter: Meter) -> str:
-    """Why no group can be measured; empty if one can."""
-    if not meter.is_collective:
-        return f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
-    return ""
 
 
 def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterSettings]:
@@ -207,7 +201,7 @@ READ: tuple[Callable[[ClusterFacts], Places], ...] = (
 )
 
 
-LAUNCHERS: Mapping[str, Callable[[launching.MeterCampaign], Launcher]] = {
+LAUNCHERS: Mapping[str, Callable[[MeterCampaign], Launcher]] = {
     "srun": srun,
     "mpirun": mpirun,
     "ssh": ssh,
@@ -215,14 +209,14 @@ LAUNCHERS: Mapping[str, Callable[[launching.MeterCampaign], Launcher]] = {
 }
 
 
-def launcher_for(campaign: launching.MeterCampaign, name: str = "") -> Launcher:
+def launcher_for(campaign: MeterCampaign, name: str = "") -> Launcher:
     """The named launcher; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
     if name and name not in LAUNCHERS:
         raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
     return LAUNCHERS[name or _chosen(campaign)](campaign)
 
 
-def _chosen(campaign: launching.MeterCampaign) -> str:
+def _chosen(campaign: MeterCampaign) -> str:
     if SETTING in campaign.cluster.settings:
         return "srun"
     if is_loaded_by_pods(campaign.cluster):

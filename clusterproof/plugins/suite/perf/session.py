@@ -29,6 +29,9 @@ from clusterproof.plugins.transport import Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.run_folder import folder_of_its_own
 
+if TYPE_CHECKING:
+    from clusterproof.plugins.redaction.redact import Redaction
+
 
 def load_nodes(
     config: pytest.Config,
@@ -59,10 +62,6 @@ def announcement(collectors: frozenset[str], options: LoadOptions, nodes: int) -
     whole_s = sum(options.whole_s(part) for part, _ in rounds(collectors, range(nodes), options.fs_at_once))
     names = ", ".join(collector for collector in SECONDS if collector in collectors)
     return f"loading {number_of(nodes, 'node')} ({names}), at most {whole_s / 60:.0f} min"
-
-
-if TYPE_CHECKING:
-    from clusterproof.plugins.redaction.redact import Redaction
 
 
 class WithFolder(Protocol):

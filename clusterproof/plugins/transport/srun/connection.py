@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.agent.packing import packed, script_of
-from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
+from clusterproof.plugins.agent.packing import script_of
+from clusterproof.plugins.agent.payload import calling_main, new_nonce, started_by_shell, unpacked
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import (
@@ -170,8 +170,7 @@ def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, lo
     most = longest + SPARE_CHARACTERS if longest else None
     parts = unpacked(str(request["command"]))
     for candidate in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
-        text = packed(joined(TRAVELS) + f"\nmain({candidate!r}, *sys.argv[1:3])\n")
-        made = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+        made = started_by_shell(calling_main(TRAVELS, candidate), nonce, sudo=False, on_stdin=on_stdin)
         size = len(made.command) + len(made.stdin)
         if most is None or size <= most:
             return made

@@ -33,6 +33,11 @@ from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settin
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 from clusterproof.plugins.evidence.exact.on_node.products import address_of
 
+TYPE_CHECKING = False  # Python 3.8 cannot subscript what is in collections.abc
+if TYPE_CHECKING:
+    Change = Callable[[int, Collectives], Collectives]
+    Meeting = Callable[[RankPlace], Any]
+
 WHOLE = {NCCL: 1 << 25, GLOO: 1 << 15}  # elements that one rank sends: enough for all channels of NCCL
 MEETS_S = 60.0  # for all ranks to arrive
 LOOKS_S = 30.0  # for PyTorch to count its GPUs
@@ -43,10 +48,6 @@ TIMED = "float32"
 HANDLING = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")  # the latter before PyTorch 2.2
 CPU = "cpu"  # a device of PyTorch
 ENDS = "3"  # a rank exits without aborting: partial results would look like another's fault
-
-
-Change = Callable[[int, Collectives], Collectives]
-Meeting = Callable[[RankPlace], Any]
 
 
 def main(request: dict[str, Any]) -> None:

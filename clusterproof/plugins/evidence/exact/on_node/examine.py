@@ -13,17 +13,17 @@ from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
 from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
-    Pair,
+    Factors,
     Unavailable,
     Unit,
     choose,
     differing,
     disagreeing,
+    draw_factors,
     due,
     exact_row,
     missing_of_gpu,
     operands_of,
-    pair,
     unit_of,
     wrong_elements,
 )
@@ -136,7 +136,7 @@ def _turn(
     tally: Tally, operands: Operands, device: str, size: int, seed: int, complement: bool, burst_s: float
 ) -> None:
     """One data set of one type: computes its reference, and products for the duration of a burst."""
-    factors = pair(operands, size, size, seed, complement, device)
+    factors = draw_factors(operands, size, size, seed, complement, device)
     name = f"{operands.name}{', complement' if complement else ''}"
     choose(tally.unit)
     integers = _verified(factors, tally, name, seed)
@@ -185,7 +185,7 @@ def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, agai
     tally.note({**mistake, "operands_changed": changed, **locations.to_report(elements, COMPARISON)})
 
 
-def _verified(factors: Pair, tally: Tally, name: str, seed: int) -> Any:
+def _verified(factors: Factors, tally: Tally, name: str, seed: int) -> Any:
     """The product of the integers in float64, once both checksums hold; None if that fails.
 
     Doubtful rows are recomputed with integers alone, and their errors recorded.

@@ -13,10 +13,13 @@ from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 from clusterproof.plugins.evidence.exact.on_node.products import address_of
 
+TYPE_CHECKING = False  # Python 3.8 cannot subscript what is in collections.abc
+if TYPE_CHECKING:
+    Found = Iterator[dict[str, Any]]  # all results so far, repeatedly
+
 SIZES = (4096, 2048, 1024, 512)  # rows and columns: the largest has a thread block for each SM of any GPU
 BYTES_EACH = 48  # maximum GPU memory per element of a matrix of that size
 LONGEST = 8192  # terms of a sum
-Found = Iterator["dict[str, Any]"]  # all results so far, repeatedly
 
 
 def main(request: dict[str, Any]) -> None:

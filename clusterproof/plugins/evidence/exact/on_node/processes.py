@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+TYPE_CHECKING = False  # Python 3.8 cannot subscript what is in collections.abc
+if TYPE_CHECKING:
+    Job = Callable[[], dict[str, Any] | Iterator[dict[str, Any]]]  # its answer, or one after another, of which the last
+
 READ_BYTES = 65536
 MAX_WHY = 300
 LINE_END = b"\n"
-Job = Callable[[], "dict[str, Any] | Iterator[dict[str, Any]]"]  # its answer, or one after another, of which the last
 
 
 def forked(jobs: Sequence[Job], within_s: float) -> list[dict[str, Any]]:

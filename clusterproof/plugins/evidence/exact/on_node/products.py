@@ -33,7 +33,7 @@ class Unavailable(Exception):  # noqa: N818 - an answer, not an error
     """PyTorch does not multiply this type on this device."""
 
 
-class Pair(NamedTuple):
+class Factors(NamedTuple):
     """Two integer matrices, and the powers of two that scale the rows of one and the columns of the other."""
 
     left: Any
@@ -42,9 +42,9 @@ class Pair(NamedTuple):
     column_scale: Any
 
 
-def pair(
+def draw_factors(
     operands: Operands, rows: int, columns: int, seed: int, complement: bool, device: str, batch: tuple[int, ...] = ()
-) -> Pair:
+) -> Factors:
     """The operands of one product, or a batch: with random signs; or the complement, with the largest sums.
 
     The complement inverts each varying bit, and in each of its sums all products have the same sign.
@@ -74,7 +74,7 @@ def pair(
     if operands.is_selecting:
         places = torch.arange(operands.terms, device=device).unsqueeze(-1)
         right = right * (places == torch.arange(columns, device=device) * 7 % operands.terms)
-    return Pair(left, right, draw(-SCALES, SCALES, rows, 1), draw(-SCALES, SCALES, 1, columns))
+    return Factors(left, right, draw(-SCALES, SCALES, rows, 1), draw(-SCALES, SCALES, 1, columns))
 
 
 def disagreeing(left: Any, right: Any, product: Any, seed: int) -> tuple[Any, Any]:
@@ -105,7 +105,7 @@ def exact_row(left: Any, right: Any, row: int) -> Any:
     return (left[row].unsqueeze(-1) * right).sum(0).double()
 
 
-def operands_of(factors: Pair, operands: Operands, kind: Kind, unit: Unit) -> tuple[Any, Any]:
+def operands_of(factors: Factors, operands: Operands, kind: Kind, unit: Unit) -> tuple[Any, Any]:
     """The scaled matrices to multiply: floats around 1."""
     if kind.name == "int8":
         return factors.left.to(unit.left), factors.right.to(unit.right)
@@ -119,7 +119,7 @@ def laid(right: Any, kind: Kind) -> Any:
     return right.transpose(-1, -2).contiguous().transpose(-1, -2) if kind.name.startswith("float8") else right
 
 
-def due(product: Any, factors: Pair, operands: Operands, kind: Kind, result: Any) -> Any:
+def due(product: Any, factors: Factors, operands: Operands, kind: Kind, result: Any) -> Any:
     """The correct product to the last bit, from the integer one: scaled, in the type of the result."""
     if kind.name == "int8":
         return product.to(result)

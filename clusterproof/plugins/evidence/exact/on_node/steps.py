@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from ctypes import CDLL, byref, c_int, c_size_t
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,10 @@ from torch.nn.functional import gelu, layer_norm, softmax
 from clusterproof.plugins.evidence.exact.on_node.gpus import on_each_gpu
 from clusterproof.plugins.evidence.exact.on_node.payload import drawn, key_of
 from clusterproof.plugins.evidence.exact.on_node.products import FLOAT32, Unit, choose
+
+TYPE_CHECKING = False  # Python 3.8 cannot subscript what is in collections.abc
+if TYPE_CHECKING:
+    Change = Callable[[int, int, str, list[Any]], None]  # pass, step, "gradients" or "weights", and these
 
 SEED = 20_260_101  # the same on all nodes and in all runs
 STEPS = 16
@@ -51,7 +56,6 @@ class Size(NamedTuple):
 
 
 ON_GPU = Size(8, 512, 1024)
-Change = Callable[[int, int, str, list[Any]], None]  # pass, step, "gradients" or "weights", and these
 
 
 def main(request: dict[str, Any]) -> None:
@@ -158,10 +162,7 @@ def _shapes(size: Size) -> list[tuple[int, int]]:
 
 def _real(index: int, shape: tuple[int, ...], device: str) -> Any:
     """Numbers from -1 to 1, exact in float32: made of integers, they are the same on every device."""
-    count = 1
-    for length in shape:
-        count *= length
-    whole = drawn(key_of(SEED, index, 0), count, device) >> 20 & ((1 << UNIT_BITS) - 1)
+    whole = drawn(key_of(SEED, index, 0), prod(shape), device) >> 20 & ((1 << UNIT_BITS) - 1)
     return ((whole - (1 << UNIT_BITS - 1)).float() / (1 << UNIT_BITS - 1)).reshape(shape)
 
 
