@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from clusterproof.plugins.agent.sending import begin, lines
+from clusterproof.plugins.agent.sending import lines
 from clusterproof.plugins.transport.kubernetes.agents import DAEMON_SET, REPORT
 
 EVIDENCE = Path(__file__).parents[1] / "fixtures/demo/nodes/gpu001.json"
@@ -167,7 +167,7 @@ def _evidence() -> str:
 def _log(node: str) -> bytes:
     """An agent's last log: that evidence under the node's name, with its own serial numbers."""
     answer = _evidence().replace("gpu001", node).replace("GPU-", f"GPU-{node}")
-    return ("\n".join([begin(REPORT), *lines(zlib.compress(answer.encode()), REPORT)]) + "\n").encode()
+    return ("\n".join([f"{REPORT}:begin.", *lines(zlib.compress(answer.encode()), REPORT)]) + "\n").encode()
 
 
 def serve(folder: Path, count: int) -> None:

@@ -64,7 +64,7 @@ def _frames(folder: Path, name: str) -> None:
             pass
         return
     if name == "packed":
-        data = "\n".join([sending.begin(NONCE), *sending.lines(zlib.compress(data), NONCE)]).encode()
+        data = "\n".join([f"{NONCE}:begin.", *sending.lines(zlib.compress(data), NONCE)]).encode()
     decode("gpu001", Answer(data), NONCE)
 
 

@@ -92,7 +92,7 @@ def of_frames() -> Seeds:
     """A node's answer, its packed content, and a sampler's stream."""
     packed = zlib.compress(json.dumps(ANSWER).encode())
     stream = "".join(f"{NONCE} {json.dumps(line)}\n" for line in SAMPLER)
-    lines = [sending.begin(NONCE), *sending.lines(packed, NONCE)]
+    lines = [f"{NONCE}:begin.", *sending.lines(packed, NONCE)]
     return {"answer": "\n".join(lines).encode(), "packed": json.dumps(ANSWER).encode(), "stream": stream.encode()}
 
 

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from clusterproof.plugins.agent.sending import begin, lines
+from clusterproof.plugins.agent.sending import lines
 from clusterproof.plugins.kubernetes.pods import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes.agents import DAEMON_SET, REPORT
 from tests.kubernetes.kubelets import kubelets
@@ -26,7 +26,7 @@ def report(boot: str, began: float = 0.0) -> str:
     """A report as an agent prints it, with the node's boot and the time by its clock."""
     collectors = {"boot": {"status": "read", "value": {"id": boot}, "seconds": 0.1}}
     answer = json.dumps({"probe": {"uid": 0, "began": began, "seconds": 2.0}, "collectors": collectors}).encode()
-    return "\n".join([begin(REPORT), *lines(zlib.compress(answer), REPORT)]) + "\n"
+    return "\n".join([f"{REPORT}:begin.", *lines(zlib.compress(answer), REPORT)]) + "\n"
 
 
 def ready(since: str, status: str = "True") -> dict[str, str]:

@@ -68,9 +68,8 @@ def test_a_watch_stays_in_it_and_reads_the_host(kubernetes: Bed) -> None:
     kubernetes.machine.add_image(archive(python_files(), [NAME]))
     with watched([NODE], Path("/host"), k8s_image=NAME) as watch:
         watch.until_sampled(NODE)
-        hello = watch.controller.watch._nodes[NODE].hello
-    assert hello
-    assert hello.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot_id = watch.controller.watch._nodes[NODE].boot_id
+    assert boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert kubernetes.left() == []
 
 
