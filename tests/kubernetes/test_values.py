@@ -146,10 +146,24 @@ def test_a_node_is_of_the_group_that_its_cloud_says(label: str) -> None:
 UUIDS = ("GPU-9a3603f4-f66e-d48b-11ea-13e327064cca", "GPU-b7c4eb59-dd76-ca5a-8482-56fd796b0a75")
 
 
+BY_HAMI = "".join(f"{uuid},10,81559,100,NVIDIA-NVIDIA H100 80GB HBM3,0,true:" for uuid in UUIDS)
+
+
+def replicas(annotation: str, gpus: int, by_label: str = "") -> int:
+    """How many pods may share each GPU of a node that offers `gpus` devices."""
+    metadata = {
+        "name": "n",
+        "annotations": {"hami.io/node-nvidia-register": annotation},
+        "labels": {"nvidia.com/gpu.replicas": by_label} if by_label else {},
+    }
+    node = node_of({"metadata": metadata, "status": {"capacity": {"nvidia.com/gpu": str(gpus)}}})
+    return KubernetesNode(k8s_nodes.entry(node), 0.0).replicas
+
+
 @pytest.mark.parametrize(
     "annotation",
     [
-        "".join(f"{uuid},10,81559,100,NVIDIA-NVIDIA H100 80GB HBM3,0,true:" for uuid in UUIDS),
+        BY_HAMI,
         json.dumps(
             [{"id": uuid, "count": 10, "devmem": 81559, "health": True} for uuid in UUIDS], separators=(",", ":")
         ),
@@ -157,8 +171,21 @@ UUIDS = ("GPU-9a3603f4-f66e-d48b-11ea-13e327064cca", "GPU-b7c4eb59-dd76-ca5a-848
     ],
 )
 def test_gpus_that_hami_splits_count_once(annotation: str) -> None:
-    split = node_of({"metadata": {"name": "n", "annotations": {"hami.io/node-nvidia-register": annotation}}})
-    assert KubernetesNode(k8s_nodes.entry(split), 0.0).replicas == 10
+    assert replicas(annotation, gpus=20) == 10
+
+
+@pytest.mark.parametrize(
+    ("gpus", "by_label", "expected"),
+    [
+        (20, "1", 10),  # GPU feature discovery knows nothing of HAMi
+        (2, "", 1),  # NVIDIA's device plugin has taken over since, or HAMi offers its own under another name
+        (2, "1", 1),
+        (8, "4", 4),  # NVIDIA's device plugin, with time-slicing
+        (0, "", 1),
+    ],
+)
+def test_an_annotation_that_hami_left_does_not_divide_gpus(gpus: int, by_label: str, expected: int) -> None:
+    assert replicas(BY_HAMI, gpus, by_label) == expected
 
 
 def test_a_pod_has_its_containers_and_why_they_wait() -> None:

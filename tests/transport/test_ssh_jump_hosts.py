@@ -186,7 +186,7 @@ def test_jump_hosts_are_passed_in_their_order(client: Client) -> None:
 
 @needs_sshd
 @pytest.mark.parametrize("hop", ["bastion", "{user}@bastion", "bastion:{port}", "ssh://{user}@bastion:{port}"])
-def test_a_jump_host_of_every_host_is_reached_without_itself_as_by_openssh(client: Client, hop: str) -> None:
+def test_a_jump_host_of_every_host_is_reached_without_itself(client: Client, hop: str) -> None:
     every = f"Host *\n  ProxyJump {hop.format(user=user(), port=client.server.port)}\n"
     assert client.one(config=every).output == b"hello\n"
 

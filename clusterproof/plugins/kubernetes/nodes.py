@@ -73,7 +73,7 @@ class ApiNode:
     provider_id: str
     created: str
     info: Mapping[str, str]  # osImage, architecture, kernelVersion, kubeletVersion, containerRuntimeVersion, …
-    split_into: str = ""  # how many devices HAMi offers for each GPU; empty if it does not, or not for all alike
+    split_into: str = ""  # how many devices HAMi offers as GPUs for each; empty if none, or not for all alike
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that name."""
@@ -149,13 +149,17 @@ def node_of(resource: object, with_images: bool = True) -> ApiNode:
         provider_id=text(spec.get("providerID")),
         created=text(metadata.get("creationTimestamp")),
         info=texts(status.get("nodeInfo")),
-        split_into=_split_into(table(metadata.get("annotations")).get(SPLIT)),
+        split_into=_split_into(
+            table(metadata.get("annotations")).get(SPLIT), text(table(status.get("capacity")).get("nvidia.com/gpu"))
+        ),
     )
 
 
-def _split_into(annotation: object) -> str:
-    counts = set(_SPLIT_INTO.findall(annotation)) if isinstance(annotation, str) else set()
-    return counts.pop() if len(counts) == 1 else ""
+def _split_into(annotation: object, offered: str) -> str:
+    """The annotation outlives HAMi, whose devices may also have another name: it counts only if more are offered."""
+    counts = _SPLIT_INTO.findall(annotation) if isinstance(annotation, str) else []
+    is_split = offered.isdecimal() and int(offered) > len(counts)
+    return counts[0] if is_split and len(set(counts)) == 1 else ""
 
 
 def _condition(resource: Mapping[str, object]) -> Condition:

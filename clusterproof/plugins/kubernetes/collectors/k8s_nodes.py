@@ -87,9 +87,10 @@ def entry(node: ApiNode) -> dict[str, Any]:
 
 
 def _labels(node: ApiNode) -> dict[str, str]:
-    """The labels in use; how HAMi splits GPUs counts as the device plugin's label for the same."""
-    split = {"gpu_replicas": node.split_into} if node.split_into else {}
-    return {**split, **{own: _plain(own, node.labels[label]) for label, own in LABELS.items() if label in node.labels}}
+    """The labels in use; how HAMi splits GPUs counts as the label for the same, which is 1 then: it is not HAMi's."""
+    labels = {own: _plain(own, node.labels[label]) for label, own in LABELS.items() if label in node.labels}
+    is_split = node.split_into and labels.get("gpu_replicas", "1") == "1"
+    return {**labels, "gpu_replicas": node.split_into} if is_split else labels
 
 
 def _plain(own: str, label: str) -> str:

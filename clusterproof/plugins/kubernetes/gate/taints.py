@@ -15,7 +15,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes import OURS
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, TRUE, UNFIT, GateSettings, Health
-from clusterproof.plugins.kubernetes.gate.object_writer import ObjectWriter, lines_by_message
+from clusterproof.plugins.kubernetes.gate.object_writer import MAX_NAMES, ObjectWriter, lines_by_message
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,
@@ -28,7 +28,6 @@ from clusterproof.plugins.kubernetes.gate.objects import (
 from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint
 from clusterproof.plugins.kubernetes.values import table
 
-MAX_NAMES = 200  # characters of names in a line
 _KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LIMIT = re.compile(r"([0-9]{1,6})(%?)")
 

@@ -118,6 +118,6 @@ class Logins:
 
 
 def _is_itself(hop: str, name: str, connection: Connection) -> bool:
-    """Whether a jump host is the host itself, as where `Host *` names one: OpenSSH passes it over. Raises NoRoute."""
+    """Whether a jump host is the host itself, as where `Host *` names one; OpenSSH refuses that. Raises NoRoute."""
     user, host, port = parts_of_hop(hop)
     return host == name and user in ("", connection.user) and port in ("", str(connection.port))
