@@ -89,7 +89,7 @@ def age_drains(bed: Scripted, name: str) -> None:
 @pytest.mark.usefixtures("second_job")
 def test_what_a_job_left_is_evaluated_as_after_a_job_before_its_node_is_resumed(bed: Scripted) -> None:
     assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(LITTERED)
-    assert "DRAIN_ANEW" in bed.bed.state(LITTERED)
+    assert "DRAIN" in bed.bed.state(LITTERED)
     left_over_is_killed(bed, LITTERED)
     bed.once_more(LITTERED)
     assert bed.bed.wait_for(LITTERED, "IDLE") == "IDLE"
