@@ -164,8 +164,6 @@ def proven_network(sent_bytes: Mapping[str, int], carried_bytes: int) -> str:
 
 
 def proven_by_ends(sent_by: Iterable[tuple[Output, int]]) -> str:
-    """The networks that ends with counters prove, from the bytes that each sent; empty if one does not account for
-    them.
-    """
+    """The networks that carried what each end sent, for ends with counters; empty if those of one do not show it."""
     proven = [proven_network(end.sent_bytes, carried_bytes) for end, carried_bytes in sent_by if end.sent_bytes]
     return " and ".join(dict.fromkeys(proven)) if all(proven) else ""
