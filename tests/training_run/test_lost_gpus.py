@@ -251,6 +251,7 @@ def test_a_node_of_which_nvidia_smi_said_nothing_else_is_not_left_out(
         (("n1/nvidia-smi_4242.csv", "n2/nvidia-smi_4242.csv"), {"n1/nvidia-smi_4242", "n2/nvidia-smi_4242"}),
         (("n1/smi_1.csv", "n2/smi_1.csv", "n2/smi_2.csv"), {"smi_1", "smi_2"}),
         (("monday/gpu001.csv", "tuesday/gpu001.csv"), {"gpu001"}),
+        (("monday/smi_gpu001.csv", "tuesday/smi_gpu001.csv"), {"smi_gpu001"}),
         (("nvidia-smi.csv",), {"nvidia-smi"}),
     ],
 )
