@@ -216,11 +216,20 @@ def test_a_message_of_nvidia_smi_hides_no_sample(tmp_path: Path, message: str, v
     ("said", "verdict", "note"),
     [
         (f"{HANDLE}\n" * 90, "fail", []),
+        (f"{HANDLE:111}\n" * 9000, "fail", []),  # longer than what is read of it to know its form
         (f"{HANDLE}\n" + smi(up_to(30)), "fail", []),
+        (f"{HANDLE}\n\n" + smi(up_to(30)), "fail", []),
         (NO_DRIVER[1], "incomplete", []),
         ("No devices were found\n", "pass", ["not understood: gpu002.csv"]),
     ],
-    ids=["no handle", "no handle before its values", "no driver", "never a GPU"],
+    ids=[
+        "no handle",
+        "no handle for hours",
+        "no handle before its values",
+        "nor behind a blank line",
+        "no driver",
+        "never a GPU",
+    ],
 )
 def test_a_node_of_which_nvidia_smi_said_nothing_else_is_not_left_out(
     tmp_path: Path, said: str, verdict: str, note: list[str]
@@ -242,6 +251,7 @@ def test_a_node_of_which_nvidia_smi_said_nothing_else_is_not_left_out(
         (("n1/nvidia-smi_4242.csv", "n2/nvidia-smi_4242.csv"), {"n1/nvidia-smi_4242", "n2/nvidia-smi_4242"}),
         (("n1/smi_1.csv", "n2/smi_1.csv", "n2/smi_2.csv"), {"smi_1", "smi_2"}),
         (("monday/gpu001.csv", "tuesday/gpu001.csv"), {"gpu001"}),
+        (("monday/smi_gpu001.csv", "tuesday/smi_gpu001.csv"), {"smi_gpu001"}),
         (("nvidia-smi.csv",), {"nvidia-smi"}),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.training_run.formats.printer import Printer, bar_of, printer
+from clusterproof.plugins.training_run.reading import read_run
 from tests.training_run.builders import result_of
 from tests.training_run.logs import finite, read, titan
 
@@ -107,7 +108,12 @@ def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("label", "name"),
-    [("[rank3]:", "rank 3"), ("[default3]:", "a rank that its files do not name"), ("", "rank 0")],
+    [
+        ("[rank3]:", "rank 3"),
+        ("[default3]:", "a rank that its files do not name"),
+        ("[pod/llama-worker-1/pytorch] ", "a rank that its files do not name"),
+        ("", "rank 0"),
+    ],
 )
 def test_the_number_of_a_rank_on_its_node_is_not_said_to_be_the_ranks(tmp_path: Path, label: str, name: str) -> None:
     lines = [
@@ -116,3 +122,34 @@ def test_the_number_of_a_rank_on_its_node_is_not_said_to_be_the_ranks(tmp_path: 
         for step in range(1, 40)
     ]
     assert f"{name} waits for data" in result_of("run.data_wait", read(tmp_path, "".join(lines))).message
+
+
+def test_the_rank_in_a_files_name_is_named_behind_the_label_of_a_pod(tmp_path: Path) -> None:
+    lines = [
+        f"[pod/llama-worker-1/pytorch] 2024/05/01 10:{step:02}:00 - mmengine - INFO - Epoch(train)  "
+        f"[1][{step:4d}/9000]  lr: 1.0e-03  time: 1.0  data_time: 0.6  loss: 1.0\n"
+        for step in range(1, 40)
+    ]
+    (tmp_path / "rank3.log").write_text("".join(lines))
+    run = read_run([str(tmp_path / "rank3.log")])
+    assert result_of("run.data_wait", run).message.startswith("rank 3 waits for data")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("[rank{}]:", "rank 5"),
+        ("[default{}]:", "a rank that its files do not name"),
+        ("{}: ", "a rank that its files do not name"),
+    ],
+)
+def test_a_rank_that_logs_no_more_is_missed_whether_or_not_it_is_named(tmp_path: Path, label: str, name: str) -> None:
+    lines = [
+        titan(step, step + rank / 100, prefix=label.format(rank))
+        for step in range(1, 400)
+        for rank in range(8)
+        if rank != 5 or step < 150
+    ]
+    result = result_of("run.step_outliers", read(tmp_path, "".join(lines)))
+    assert result.message.startswith(f"{name} logs nothing after step 149 of 399"), result.message
+    assert result.verdict.value == "incomplete"

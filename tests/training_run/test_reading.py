@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
@@ -141,6 +143,18 @@ def test_a_log_that_is_rotated_away_behind_its_last_line_is_read(
         return how_it_ended(file)
 
     monkeypatch.setattr(reading, "how_it_ended", gone)
+    assert read_run([str(tmp_path)]).data.files
+
+
+def test_a_log_that_a_file_server_no_longer_has_behind_its_last_line_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trace.csv").write_text(TABLE)
+
+    def stale(_: RunFile) -> str:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(reading, "how_it_ended", stale)
     assert read_run([str(tmp_path)]).data.files
 
 

@@ -88,7 +88,7 @@ def held_up_by(run: TrainingRun, slow: Outliers) -> str:
         return ""
     rank = held.position.rank
     return (
-        f"; {run.rank_words(rank)} computes longest in {held.times} of them, by {held.longest:.3g} s in step "
+        f"; {run.data.rank_words(rank)} computes longest in {held.times} of them, by {held.longest:.3g} s in step "
         f"{held.longest_step}{run.where(rank)}"
     )
 
@@ -143,7 +143,7 @@ def test_data_wait(run: TrainingRun) -> None:
         if 100 * largest.median_share > most:
             loader = run.data.loaders.get(largest.rank)
             how = f" ({loader.description})" if loader else ""
-            who = run.rank_words(largest.rank)
+            who = run.data.rank_words(largest.rank)
             concern(f"{who} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
         few = f"most of it in a few steps, {largest.longest:.3g} s in one"
         concern(f"up to {shown} % of a rank's steps is a wait for data, {few}; expected at most {limit} %")
@@ -168,9 +168,8 @@ def test_comm_exposed(run: TrainingRun) -> None:
     most = run.threshold("run.comm_exposed_percent")
     shown, limit = format_pair(100 * largest.share, most, 1)
     if largest.steps < least:
-        seen = (
-            f"in {shown} % of {number_of(largest.steps, 'step')} of {run.rank_words(largest.rank)} only collectives run"
-        )
+        who = run.data.rank_words(largest.rank)
+        seen = f"in {shown} % of {number_of(largest.steps, 'step')} of {who} only collectives run"
         with part:
             incomplete(f"{seen}; expected at least {least} steps: trace more of them")
         every = [rank for rank in every if rank.steps >= least]
@@ -179,7 +178,7 @@ def test_comm_exposed(run: TrainingRun) -> None:
         largest = every[0]
         shown, limit = format_pair(100 * largest.share, most, 1)
     if 100 * largest.share > most:
-        late, who = waited_for(every, run.threshold("run.comm_waited_for_share")), run.rank_words(largest.rank)
+        late, who = waited_for(every, run.threshold("run.comm_waited_for_share")), run.data.rank_words(largest.rank)
         if late:
             concern(
                 f"others wait for rank {late.rank}: only collectives run in {100 * late.share:.1f} % of its steps, "
@@ -240,6 +239,6 @@ def test_checkpoint_share(run: TrainingRun) -> None:
     if share > most:
         shown, limit = format_pair(share, most, 1)
         concern(
-            f"{run.rank_words(spent.rank)} spends {shown} % of its time on {spent.times} checkpoints; "
+            f"{run.data.rank_words(spent.rank)} spends {shown} % of its time on {spent.times} checkpoints; "
             f"expected at most {limit} %"
         )

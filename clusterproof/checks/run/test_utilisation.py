@@ -66,7 +66,7 @@ def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
 def kernels_in_words(run: TrainingRun, ranks: Sequence[TimeShare], least: float) -> tuple[str, float]:
     """In how much of the steps of these ranks kernels run, and in percent."""
     busy, idlest = 100 * sum(rank.share for rank in ranks) / len(ranks), ranks[0]
-    of_idlest = f"in {100 * idlest.share:.0f} % of those of {run.rank_words(idlest.rank)}"
+    of_idlest = f"in {100 * idlest.share:.0f} % of those of {run.data.rank_words(idlest.rank)}"
     return f"kernels run in {format_pair(busy, least)[0]} % of the steps that were traced, {of_idlest}", busy
 
 

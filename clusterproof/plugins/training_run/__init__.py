@@ -63,6 +63,7 @@ class Step:
     saves: int = 0  # checkpoints saved in them, if counted
     work: str = ""  # the size of the work, `1024x4096`, if that may change: larger steps take longer
     is_unnamed: bool = False  # whether the file names no rank
+    is_of_run: bool = False  # whether it is of all ranks, whichever of them logs it
 
 
 KERNEL, OPERATOR = "kernel", "operator"

@@ -49,7 +49,7 @@ class RunFile:
 
 
 _DIGITS = re.compile(r"\d+")
-_TOOL = re.compile(r"(?:nvidia[-_]?)?(?:smi|dmon|dcgmi?)(?![a-z])")
+_OF_JOB = re.compile(r"(?:nvidia[-_]?)?(?:smi|dmon|dcgmi?)(?:[-_](?:job[-_]?)?\d+)+")
 
 
 def stem_of(path: Path) -> str:
@@ -60,8 +60,8 @@ def stem_of(path: Path) -> str:
 def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
     """For files of one name in several folders, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`.
 
-    A number in it is the node's, `monday/gpu001.csv`, unless a tool's name is before it and no other file's name
-    differs in the number alone: that of the job, `n1/smi_4242.csv`, stays beside the folder.
+    A number in it is the node's, `monday/gpu001.csv`, unless it stands alone behind a tool's name and no other file's
+    name differs in the number alone: that of the job, `n1/smi_4242.csv`, stays beside the folder.
     """
     by_stem: dict[str, list[Path]] = {}
     for path in paths:
@@ -70,7 +70,7 @@ def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
     folders: dict[Path, str] = {}
     for stem, files in by_stem.items():
         without_number = _DIGITS.sub("#", stem)
-        is_of_node = without_number != stem and not (_TOOL.match(stem) and alike[without_number] == 1)
+        is_of_node = without_number != stem and not (_OF_JOB.fullmatch(stem) and alike[without_number] == 1)
         if len({path.parent for path in files}) > 1 and not is_of_node:
             depth = len(Path(os.path.commonpath([path.parent for path in files])).parts)
             name = "" if without_number == stem else f"/{stem}"

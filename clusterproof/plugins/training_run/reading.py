@@ -106,7 +106,7 @@ def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
         return False
     if known:
         is_whole = _read(file, known, recorded, unread)
-        with suppress(FileNotFoundError):  # of a run in progress
+        with suppress(OSError):  # rotated away since, in a run in progress
             if ending := how_it_ended(file):
                 unread.failed.setdefault(ending, path)
         return is_whole

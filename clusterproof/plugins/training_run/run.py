@@ -83,11 +83,6 @@ class TrainingRun:
         every = placements(known, self.data.hostfile, self.nodes, ranks, self.data.left_nodes).items()
         return {rank: placement for rank, placement in every if rank not in self.data.moved}
 
-    def rank_words(self, rank: int) -> str:
-        """`rank 3`; with a remark if its files do not name the rank."""
-        is_unsaid = rank in self.data.unnamed or (rank == 0 and len(self.data.unranked) > 1)
-        return "a rank that its files do not name" if is_unsaid else f"rank {rank}"
-
     def where(self, rank: int) -> str:
         """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty if unknown."""
         placement = self.placements.get(rank)

@@ -86,6 +86,7 @@ class RunData:
     saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, if a line may stand for several
     work: dict[int, str] = field(default_factory=dict)  # by step: the size of its work, if that may change
     unnamed: set[int] = field(default_factory=set)  # ranks that the files do not name
+    of_run: set[int] = field(default_factory=set)  # those of them that log what is of all ranks
     unranked: list[str] = field(default_factory=list)  # files that do not name their rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
@@ -178,6 +179,11 @@ class RunData:
         seconds, times = self.spent.get(key, (0.0, 0))
         self.spent[key] = seconds + spent.seconds, times + spent.times
 
+    def rank_words(self, rank: int) -> str:
+        """`rank 3`; with a remark if its files do not name the rank."""
+        is_unsaid = rank in self.unnamed or (rank == 0 and len(self.unranked) > 1)
+        return "a rank that its files do not name" if is_unsaid else f"rank {rank}"
+
     def _add_position(self, position: Position, where: str) -> None:
         known = self.positions.setdefault(position.rank, position)
         unsaid = Position(position.rank)
@@ -205,8 +211,10 @@ class RunData:
         self._keep(self.steps.setdefault(rank, {}), step.step, step.seconds, where, step.times)
         if step.work:
             self.work[step.step] = step.work
-        if step.is_unnamed:
+        if step.is_unnamed or step.is_of_run:
             self.unnamed.add(rank)
+        if step.is_of_run:
+            self.of_run.add(rank)
         if step.saves:
             self.saves[rank] = self.saves.get(rank, 0) + step.saves
         start = step.times * sum(seconds for name, seconds in step.parts.items() if kind_of(name) == INIT)

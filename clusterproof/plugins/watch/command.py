@@ -24,12 +24,7 @@ from clusterproof.plugins.watch.changes_file import CHANGES_FILE
 from clusterproof.plugins.watch.controller import Controller, WatchSettings, stopped_by_signals
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address
-from clusterproof.plugins.watch.job import (
-    JobMonitor,
-    evaluate_recorded,
-    job_query,
-    keep_latest,
-)
+from clusterproof.plugins.watch.job import JobMonitor, evaluate_recorded, job_query, keep_latest
 from clusterproof.plugins.watch.notify.outbox_file import with_delivered
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.options import (

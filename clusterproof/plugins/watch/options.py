@@ -20,10 +20,7 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
 from clusterproof.plugins.watch.controller import WatchSettings
-from clusterproof.plugins.watch.job import (
-    cluster_of,
-    folder_of,
-)
+from clusterproof.plugins.watch.job import cluster_of, folder_of
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.timing import InvalidTiming, Timing
 

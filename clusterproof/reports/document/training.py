@@ -161,7 +161,7 @@ def _longest(run: TrainingRun, steps: Sequence[StepTime], typical: float) -> str
 
 def _causes(run: TrainingRun, parts: Sequence[StepPart]) -> str:
     lasted = ((f"{printable(part.name, MAX_NAME)} +{in_seconds(part.seconds)}", part.rank) for part in parts[:3])
-    return ", ".join(f"{name} ({run.rank_words(rank)})" for name, rank in lasted)
+    return ", ".join(f"{name} ({run.data.rank_words(rank)})" for name, rank in lasted)
 
 
 def _ranks(run: TrainingRun) -> str:

@@ -94,7 +94,7 @@ class Megatron:
         if lasted is not None:
             work = "x".join(size.lstrip("0") for size in _WORK.findall(line))
             unit = MS if match[2] == "ms" else 1.0
-            self.step = Step(Position(self.rank), number, lasted * unit, times=times, work=work, is_unnamed=True)
+            self.step = Step(Position(self.rank), number, lasted * unit, times=times, work=work, is_of_run=True)
         yield from self.repeated.losses(self._loss(line, number, times), is_again=False)
 
     def _loss(self, line: str, number: int, times: int) -> Iterator[Loss]:

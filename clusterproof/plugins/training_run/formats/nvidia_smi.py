@@ -56,7 +56,8 @@ MAX_GPUS = 256  # of a node
 def is_smi(head: bytes) -> bool:
     """Whether a file that begins so is such a table, perhaps behind what nvidia-smi says of a GPU, or is only that."""
     has_error = False
-    for line in head.decode("utf-8", "replace").splitlines():
+    *whole, last = head.decode("utf-8", "replace").split("\n")
+    for line in whole or [last]:  # the last may be cut
         if lost := lost_gpu_in(line, "", 0.0):
             has_error |= bool(lost.device) or not lost.is_gone  # a host that never had a GPU has no devices
         elif line.strip() and not is_rest_of_error(line):
@@ -78,10 +79,10 @@ def read_smi(path: RunFile) -> Iterator[Sample | OutOfRange | GpuLost | OtherLin
         if is_rest_of_error(line):
             continue
         cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+        if not cells:
+            continue
         if not table.columns or _columns(line) == table.columns:  # repeated if the loop is a shell's
             table.begin(_columns(line))
-            continue
-        if not cells:
             continue
         if len(cells) != len(table.columns):
             if lines.is_cut:

@@ -41,7 +41,7 @@ class Printer:
 
     rank: int
     words: str = ""
-    is_unnamed: bool = False  # whether the number is of a task, on a node or of the file, and perhaps not of the rank
+    is_unnamed: bool = False  # whether the number is of a task or on a node, and perhaps not the rank's
 
 
 def printer(line: str, of_file: int, bar: int = 0) -> Printer:
@@ -57,7 +57,8 @@ def printer(line: str, of_file: int, bar: int = 0) -> Printer:
         parts.append(f"rank {int(rank)}")
     elif local and not rank:
         parts.append(f"local rank {int(local)}")
-    return Printer(int(rank or local or task or of_file), ", ".join(parts), not rank and bool(parts))
+    is_unnamed = not rank and bool(local or task or (parts and not of_file))
+    return Printer(int(rank or local or task or of_file), ", ".join(parts), is_unnamed)
 
 
 def bar_of(head: str) -> int:

@@ -22,10 +22,10 @@ def silent_ranks(recorded: RunData) -> Mapping[int, str]:
         return {}
     end = median_high(lasts.values())  # reached by at least half of them
     silent = {
-        rank: f"rank {rank} logs nothing after step {last:,} of {end:,}"
+        rank: f"{recorded.rank_words(rank)} logs nothing after step {last:,} of {end:,}"
         for rank, last in sorted(lasts.items())
         if end - last > max(MIN_LEFT, LEFT_SHARE * end, MIN_LINES * _interval(logged[rank]))
-        and rank not in recorded.unnamed
+        and rank not in recorded.of_run
     }
     absent = [rank for rank in range(max(lasts)) if rank not in lasts] if max(lasts) < 2 * len(lasts) else []
     if len(absent) <= ABSENT_SHARE * (max(lasts) + 1):
