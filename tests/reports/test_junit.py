@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.formats.junit import suites
+from clusterproof.reports.formats.junit import MAX_LINES, MAX_WORDS, suites
 from tests.reports.jenkins import breaches
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
@@ -55,6 +55,25 @@ def test_a_case_begins_with_what_was_seen_on_the_nodes_that_it_names() -> None:
     results = [result("gpu.ecc", name, Verdict.FAIL, seen) for name, seen in failed.items()]
     (failure,) = ET.fromstring(suites(run_of(results))).iter("failure")
     assert failure.get("message") == "gpu[002,004]: GPU 1: 14 errors (+1)"
+
+
+def test_a_case_has_as_much_of_a_line_whatever_its_nodes_are_called() -> None:
+    seen = f"{'word ' * (MAX_WORDS // 5 - 1)}last"
+    (failure,) = ET.fromstring(suites(run_of([result("gpu.ecc", "gpu001", Verdict.FAIL, seen)]))).iter("failure")
+    assert f"gpu001: {seen}" in (failure.text or "").splitlines()
+
+
+@pytest.mark.parametrize("by", ["check", "node"])
+def test_a_case_says_how_many_lines_it_leaves_out(by: str) -> None:
+    lines = "\n".join(f"file {number} was denied" for number in range(MAX_LINES + 2))
+    why = {"cause": "may not be looked at"}
+    results = [result(check, "n1", Verdict.INCOMPLETE, lines, **why) for check in ("host.word", "software.image_clean")]
+    cases = ET.fromstring(suites(run_of(results, junit_cases=by))).iter("testcase")
+    texts = [part.text or "" for case in cases for part in case]
+    assert texts
+    for text in texts:
+        assert text.count("was denied") == MAX_LINES
+        assert "… and 2 more lines; results.jsonl has all" in text.splitlines()
 
 
 def test_a_case_without_a_finding_says_where_it_passed_and_where_it_does_not_apply() -> None:

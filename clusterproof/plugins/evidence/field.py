@@ -97,7 +97,7 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
 
 
 def reading_of(device: object, name: str, otherwise: Any = None) -> Any:
-    """A value such as `name` or `boot.hostname`, else the default; unlike `known`, this says of none that it lacks."""
+    """A value such as `name` or `boot.hostname`, or the default if it is unknown, which `known` would report."""
     try:
         return attrgetter(name)(device)
     except (Incomplete, NotApplicable):

@@ -146,12 +146,14 @@ def _text_of_cause(cause: str, parts: Sequence[Result]) -> str:
     """The checks of a node that are incomplete for one cause, and what they said beside it."""
     checks = ", ".join(dict.fromkeys(part.check for part in parts))
     said = [line for line in _by_line(parts) if line not in ("", cause)]
-    return "\n".join([f"verdict: {Verdict.INCOMPLETE.value}", f"checks: {checks}", cause, *_bounded(said)])
+    shown = [shortened(line, MAX_WORDS) for line in said[:MAX_LINES]]
+    return "\n".join([f"verdict: {Verdict.INCOMPLETE.value}", f"checks: {checks}", cause, *shown, *_more(said)])
 
 
-def _bounded(lines: Sequence[str]) -> list[str]:
-    more = [f"… and {number_of(len(lines) - MAX_LINES, 'more line')}; results.jsonl has all"]
-    return [*(shortened(line, MAX_WORDS) for line in lines[:MAX_LINES]), *(more if len(lines) > MAX_LINES else [])]
+def _more(lines: Sequence[str]) -> list[str]:
+    """How many of these lines are left out."""
+    left_out = len(lines) - MAX_LINES
+    return [f"… and {number_of(left_out, 'more line')}; results.jsonl has all"] if left_out > 0 else []
 
 
 def _message(results: Sequence[Result]) -> str:
@@ -193,7 +195,8 @@ def _text(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         return "\n".join(_rows(about))
     by_line = _by_line(results)
     by_line.pop("", None)
-    seen = _bounded([f"{within(fold(names), MAX_NODES)}: {line}" for line, names in by_line.items()])
+    lines = [*by_line]
+    seen = [f"{within(fold(by_line[line]), MAX_NODES)}: {shortened(line, MAX_WORDS)}" for line in lines[:MAX_LINES]]
     rows = (
         ("looks at", first.title),
         ("by hand", first.evidence),
@@ -201,7 +204,7 @@ def _text(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         ("means", first.meaning),
         ("do", first.remedy),
     )
-    return "\n".join([*_rows(about), *seen, *_rows(rows)])
+    return "\n".join([*_rows(about), *seen, *_more(lines), *_rows(rows)])
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:

@@ -185,14 +185,14 @@ class Image(Reported):
 
 PLAIN = ("/etc/environment", "/etc/nccl.conf")  # files of variables in which nothing is expanded
 _DEFAULT = Pattern(r"\$\{\w{1,100}:?[-=]([^${}`]*)\}")
-_COMMENT = Pattern(r"(?s)(.*?)[ \t]+#.*")
+_COMMENT = Pattern(r"[ \t]#")
 
 
 def _uncommented(data: object) -> str:
     """A value without the comment that pam_env cuts off in /etc/environment, and NCCL behind a number."""
     value = text(data)
-    commented = _COMMENT.fullmatch(value)
-    return str(commented[1]).strip().strip("\"'") if commented else value
+    comment = _COMMENT.search(value)
+    return value[: comment.start()].strip().strip("\"'") if comment else value
 
 
 LOCAL = ("lo", "docker")  # reach no other node: NCCL uses them only if nothing else is left, or they are named
