@@ -37,8 +37,10 @@ def test_libraries_load(node: Node) -> None:
     if not due and not any(libraries.values()):
         not_applicable("no GPU on this node")
     wrong = {name: fault for name, files in libraries.items() if (fault := broken(name, files))}
-    is_elsewhere = bool(due) and is_driver_elsewhere(node)
-    missing = [f"no {name}" for name in due if not (libraries.get(name) or is_elsewhere)]
+    is_bare = bool(due) and node.occasion != "ami" and not any(map(libraries.get, DRIVER_LIBRARIES))
+    hangs = known(lambda: node.driver_hangs, "") if is_bare else ""
+    is_elsewhere = is_bare and bool(known(lambda: node.nvml.driver, ""))
+    missing = [f"no {name}" for name in due if not (libraries.get(name) or hangs or is_elsewhere)]
     fail_if(
         wrong or missing,
         f"{', '.join([*wrong.values(), *missing])}; expected each library to exist and not to be empty",
@@ -46,15 +48,11 @@ def test_libraries_load(node: Node) -> None:
     for name, files in libraries.items():
         if files and name not in wrong and not any(is_whole(library) for library in files):
             incomplete(f"the size of {name} may not be read")
+    if hangs:
+        incomplete(f"{hangs}, and the host's loader finds no library of the driver, which may be in a container")
     if is_elsewhere:
         seen = "NVML answers and the host's loader finds no library of the driver"
         not_applicable(f"{seen}, which may be in a container, as with NVIDIA's GPU Operator")
-
-
-def is_driver_elsewhere(node: Node) -> bool:
-    """Whether the driver answers although none of its libraries is where the host's loader looks."""
-    has_any = any(node.software.libraries.get(name) for name in DRIVER_LIBRARIES)
-    return node.occasion != "ami" and not has_any and bool(known(lambda: node.nvml.driver, ""))
 
 
 def libraries_due(node: Node) -> tuple[str, ...]:

@@ -119,7 +119,9 @@ def require_options(arguments: Sequence[str]) -> None:
         is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
         if not (is_value or word in _SHORT or word.partition("=")[0] in _ALLOWED):
             what = f"{word!r:.80}: return chooses nodes and checks itself, by their names and in several runs"
-            raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
+            raise InventoryError(
+                f"{what}; expected options on how nodes are reached and judged, and --load for its load"
+            )
 
 
 def load_of(cluster: Cluster) -> str:

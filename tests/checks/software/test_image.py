@@ -141,6 +141,8 @@ def test_a_driver_in_a_container_has_no_library_on_the_host() -> None:
     libraries: dict[str, Any] = {"versions": software(), "pci": {"devices": [GPU]}}
     result = evaluated("software.libraries_load", **libraries)
     expect(result, NA, "NVML answers and the host's loader finds no library of the driver, which may be in a container")
+    hung = {"nvml": Collected(Status.TIMED_OUT, detail="did not answer within 15 s")}
+    expect(evaluated("software.libraries_load", **{**libraries, **hung}), INCOMPLETE, "NVML did not answer within 15 s")
     for collectors in ({"nvml": {"init": "error DRIVER_NOT_LOADED"}}, {"versions": software(*DRIVER[:1])}):
         assert evaluated("software.libraries_load", **{**libraries, **collectors}).verdict is FAIL
     assert evaluated("software.libraries_load", occasion="ami", **libraries).verdict is FAIL
