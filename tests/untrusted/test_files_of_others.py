@@ -162,13 +162,16 @@ def test_a_file_of_a_run_is_unpacked_to_a_hundred_times_its_size(
         read_run([str(packed(tmp_path / "steps.jsonl", 4 << 20, pack))])
 
 
-def test_all_files_of_a_run_together_have_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_beyond_the_budget_of_all_files_of_a_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("clusterproof.plugins.training_run.reading.MAX_BYTES", 100_000)
     for rank in range(3):
         text = "".join(STEP.format(rank=rank, step=step) for step in range(1_000))
         (tmp_path / f"{rank}.jsonl").write_text(text)
-    with pytest.raises(RunError, match=r"more than 100,000 bytes were read in all"):
-        read_run([str(tmp_path)])
+    read = read_run([str(tmp_path)]).data
+    assert not any("0.jsonl" in line for line in read.refused)
+    assert "2.jsonl: with it more than 100,000 bytes were read in all" in read.refused[-1]
 
 
 @pytest.mark.long
