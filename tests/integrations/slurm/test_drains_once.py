@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
 
+from clusterproof.integrations.slurm import call as calls
 from clusterproof.integrations.slurm import control, health_check, our_drains
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import SlurmError
@@ -73,23 +75,23 @@ def test_a_drain_of_ours_that_has_no_reason_yet_is_not_one_by_hand(
     assert node.slurm.is_drained
 
 
-@pytest.mark.parametrize("moment", ["full_before_claim", "remember"])
+@pytest.mark.parametrize(("module", "moment"), [(health_check, "full_before_claim"), (calls, "remember")])
 def test_an_epilog_that_drains_while_a_health_check_is_about_to_is_looked_at_by_nobody(
-    moment: str, node: History, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, moment: str, node: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.prolog("41")
     node.log(xid=True)
-    then = getattr(health_check, moment)
+    then = getattr(module, moment)
 
     def and_an_epilog_ends(*known: object) -> object:
-        monkeypatch.setattr(health_check, moment, then)
+        monkeypatch.setattr(module, moment, then)
         node.epilog("41")
         explain = node.call("explain", "41")
         for claim in our_drains.our_drains(explain):
             health_check.confirm_claim(explain, claim)
         return then(*known)
 
-    monkeypatch.setattr(health_check, moment, and_an_epilog_ends)
+    monkeypatch.setattr(module, moment, and_an_epilog_ends)
     for _ in range(3):
         node.health_check()
     assert node.slurm.is_drained
