@@ -37,7 +37,7 @@ def test_libraries_load(node: Node) -> None:
     if not due and not any(libraries.values()):
         not_applicable("no GPU on this node")
     wrong = {name: fault for name, files in libraries.items() if (fault := broken(name, files))}
-    is_bare = bool(due) and node.occasion != "ami" and not any(map(libraries.get, DRIVER_LIBRARIES))
+    is_bare = bool(due) and node.occasion != "ami" and all(libraries.get(name) == () for name in DRIVER_LIBRARIES)
     hangs = known(lambda: node.driver_hangs, "") if is_bare else ""
     is_elsewhere = is_bare and bool(known(lambda: node.nvml.driver, ""))
     missing = [f"no {name}" for name in due if not (libraries.get(name) or hangs or is_elsewhere)]

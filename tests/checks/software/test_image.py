@@ -138,15 +138,21 @@ def test_libraries_are_due_where_there_are_gpus(
 
 
 def test_a_driver_in_a_container_has_no_library_on_the_host() -> None:
-    libraries: dict[str, Any] = {"versions": software(), "pci": {"devices": [GPU]}}
+    none = {**software(), "libraries": {name: [] for name in DRIVER}}
+    libraries: dict[str, Any] = {"versions": none, "pci": {"devices": [GPU]}}
     result = evaluated("software.libraries_load", **libraries)
     expect(result, NA, "NVML answers and the host's loader finds no library of the driver, which may be in a container")
     hung = {"nvml": Collected(Status.TIMED_OUT, detail="did not answer within 15 s")}
     expect(evaluated("software.libraries_load", **{**libraries, **hung}), INCOMPLETE, "NVML did not answer within 15 s")
-    for collectors in ({"nvml": {"init": "error DRIVER_NOT_LOADED"}}, {"versions": software(*DRIVER[:1])}):
+    unread = {**none, "libraries": {DRIVER[0]: []}}  # that of libnvidia-ml is not known to be absent
+    for collectors in (
+        {"nvml": {"init": "error DRIVER_NOT_LOADED"}},
+        {"versions": {**none, "libraries": {DRIVER[0]: [file()], DRIVER[1]: []}}},
+        {"versions": unread},
+    ):
         assert evaluated("software.libraries_load", **{**libraries, **collectors}).verdict is FAIL
     assert evaluated("software.libraries_load", occasion="ami", **libraries).verdict is FAIL
-    empty = {**software(), "libraries": {"libnccl.so.2": [file(0)]}}
+    empty = {**none, "libraries": {**none["libraries"], "libnccl.so.2": [file(0)]}}
     expect(evaluated("software.libraries_load", **{**libraries, "versions": empty}), FAIL, "libnccl.so.2: /f is empty")
 
 
