@@ -150,6 +150,18 @@ def test_where_nothing_tells_when_the_machine_was_started_the_age_of_a_verdict_d
     assert waited(api, Wait(NODE), lambda _: None, threading.Event()).status == TRUE
 
 
+def test_a_token_that_is_refused_for_a_moment_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.kubernetes.gate.wait.LOOK_S", 0.01)
+    refused = SimpleNamespace(status=401, headers={}, stream=lambda _: [b"{}"], release_conn=lambda: None)
+    body = json.dumps(node_json(TRUE, time.time())).encode()
+    answered = SimpleNamespace(status=200, headers={}, stream=lambda _: [body], release_conn=lambda: None)
+    answers, messages = iter([refused, refused, answered]), list[str]()
+    api = Api("https://127.0.0.1:1", lambda *_, **__: next(answers))
+    assert waited(api, Wait(NODE), messages.append, threading.Event()).status == TRUE
+    assert len(messages) == 1
+    assert "401" in messages[0]
+
+
 @pytest.mark.parametrize("broken", [ValueError("not UTF-8"), RuntimeError()])
 def test_what_breaks_in_a_wait_does_not_read_as_an_unfit_node(
     broken: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

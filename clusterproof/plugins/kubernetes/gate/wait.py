@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE
+from clusterproof.plugins.kubernetes import FORBIDDEN
 from clusterproof.plugins.kubernetes.api import READ_S, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
@@ -65,7 +66,8 @@ def verdict_since(node: ApiNode, oldest: float, now: float) -> Health:
 def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading.Event) -> Health:
     """The verdict once it is True or False, or at the end of patience; prints what it waits for when that changes.
 
-    Retries if the API server does not answer. Raises KubernetesDenied if the permission is missing.
+    Retries if the API server does not answer, or refuses the token, as it does while its authenticator is away.
+    Raises KubernetesDenied if the permission is missing.
     """
     booted, until, reported = _booted(), time.monotonic() + order.patience_s, ""
     while True:
@@ -91,9 +93,9 @@ def _looked(api: Api, name: str, oldest: float, within_s: float) -> Health:
     try:
         node = api.get_once(f"{NODES}/{name}", within_s, resourceVersion="0")
         return verdict_since(node_of(node, with_images=False), oldest, time.time())
-    except KubernetesDenied as denied:
-        raise KubernetesDenied(denied.with_rights(RIGHT), denied.status, denied.reason) from None
     except KubernetesError as problem:
+        if isinstance(problem, KubernetesDenied) and problem.status == FORBIDDEN:
+            raise KubernetesDenied(f"{problem}; {RIGHT}", problem.status, problem.reason) from None
         return Health(UNKNOWN, NO_ANSWER, str(problem))
 
 
