@@ -137,7 +137,7 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
         "whether the job runs is known again",
         "job 12 goes on",
         "job 12 is stopped: its nodes send nothing until it goes on; watching goes on",
-        "job 12 has ended",
+        "job 12 has ended, or has left its nodes to be started again",
         "over",
     ]
 

@@ -126,7 +126,7 @@ class JobMonitor:
                 state = self._state()
                 self._outage.worked()
                 if not state:
-                    self._say(f"job {self._job} has ended")
+                    self._say(f"job {self._job} has ended, or has left its nodes to be started again")
                     self._over()
                     return
                 self._look(state)
