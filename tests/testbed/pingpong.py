@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.testbed.compiled import LIBRARIES, shared_library
-from tests.testbed.image import File, NodeImage
+from tests.testbed.image import Content, File, NodeImage
 
 FI_PINGPONG = "/opt/amazon/efa/bin/fi_pingpong"  # where EFA's installer puts it
 PROGRAM = "/usr/lib/testbed/fi_pingpong"
@@ -21,10 +21,10 @@ def with_fi_pingpong(image: NodeImage) -> NodeImage:
     path = shutil.which("fi_pingpong")
     if not path:
         return replace(image, whole_machine=True)
-    files = {
+    files: dict[str, Content] = {
         FI_PINGPONG: File(WAITING, 0o755),
         PROGRAM: File(Path(path).read_bytes(), 0o755),
         LIBRARY: shared_library(SOURCE, Path(LIBRARY).name),
     }
-    symbols = {"kallsyms": ""}  # of the kernel: libfabric looks for a driver's in all of them
+    symbols: dict[str, Content] = {"kallsyms": ""}  # of the kernel: libfabric looks for a driver's in all of them
     return replace(image, files=image.files | files, proc=image.proc | symbols, whole_machine=True)
