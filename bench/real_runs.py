@@ -7,6 +7,7 @@ line is one JSON object.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -184,6 +185,7 @@ def named(folder: str) -> dict[int, list[str]]:
     return {rank: list(dict.fromkeys(checks)) for rank, checks in sorted(ranks.items())}
 
 
+@functools.cache
 def torch_python(named_python: str | None) -> str | None:
     """A Python with PyTorch; None if there is none."""
     for python in [named_python] if named_python else PYTHONS:

@@ -19,11 +19,11 @@ _compiler = threading.Lock()  # nodes that start together wait for one compilati
 def shared_library(source: Path, soname: str, without: tuple[str, ...] = ()) -> bytes:
     """Compile a shared library from `source`, `without` some functions; as `program` does."""
     with _compiler:
-        return _compiled(source, soname, without)
+        return _library(source, soname, without)
 
 
 @functools.cache
-def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
+def _library(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
     if not shutil.which("gcc"):
         return b""
     with tempfile.TemporaryDirectory() as folder:
@@ -34,12 +34,17 @@ def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
         return built.read_bytes()
 
 
-@functools.cache
 def program(source: Path, compiler: str = "gcc") -> bytes:
     """Compile a program from `source`; raises CalledProcessError if that fails.
 
     Empty without a compiler, since images are described before the tests that need them are skipped.
     """
+    with _compiler:
+        return _program(source, compiler)
+
+
+@functools.cache
+def _program(source: Path, compiler: str) -> bytes:
     if not shutil.which(compiler):
         return b""
     with tempfile.TemporaryDirectory() as folder:

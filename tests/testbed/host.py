@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.testbed.compiled import program
 from tests.testbed.image import Content, File, Folder
 from tests.testbed.memlock import CLOCK_PATH
 
 LIMITS = {"nofile": "1048576", "nproc": "unlimited", "stack": "8388608"}
 TICKS_PATH = "/usr/lib/testbed/ticks"
+TIMES_PATH = "/usr/lib/testbed/times"
 CPU = "devices/system/cpu"
 NUMA = "devices/system/node"
 CLOCK = "devices/system/clocksource/clocksource0"
 EPYC = "AMD EPYC 7R13 Processor"
 XEON = "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
 
-# Time passes in /proc/stat: every read finds a later time. The file is overwritten in place so that no read finds it
-# half empty, and pauses start no processes, which other tests would see come and go.
-TICKS = """#!/bin/bash
-exec 3<>/dev/ptmx # nothing ever comes out of it
-for ((tick = 1; ; tick++)); do
-    printf 'cpu{places}\\n' {times} 1<>/proc/stat
-    read -r -t 0.05 -u 3
-done
-"""
 INSTALLED = (  # kernel modules, with DKMS's own spelling of some
     *(f"updates/dkms/{name}" for name in ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem", "gdrdrv", "efa")),
     *(f"kernel/drivers/{name}" for name in ("infiniband/ib_core", "infiniband/ib_uverbs", "net/ena", "gpu/nouveau")),
@@ -120,7 +113,8 @@ def host_files(kernel: str) -> dict[str, Content]:
         "/usr/share/update-notifier": Folder(),
         "/usr/share/update-notifier/notify-reboot-required": File("#!/bin/sh\n", 0o755),
         CLOCK_PATH: clock(max_error_s=0.03),
-        TICKS_PATH: ticks(BUSY),
+        TICKS_PATH: ticks,
+        TIMES_PATH: times(BUSY),
     }
 
 
@@ -130,7 +124,11 @@ def clock(*, max_error_s: float, is_synchronised: bool = True) -> str:
     return f"{status} {int(max_error_s * 1e6)}\n"
 
 
-def ticks(each: tuple[int, ...]) -> File:
-    """The program that makes time pass: each twentieth of a second it adds to /proc/stat."""
-    times = " ".join(f"$(({number} * tick))" for number in each)
-    return File(TICKS.format(places=" %014d" * len(each), times=times), 0o755)
+def ticks() -> File:
+    """The program that makes time pass: compiled, as it runs on every node."""
+    return File(program(Path(__file__).with_name("ticks.c")), 0o755)
+
+
+def times(each: tuple[int, ...]) -> str:
+    """What each twentieth of a second adds to the first line of /proc/stat."""
+    return f"{' '.join(map(str, each))}\n"

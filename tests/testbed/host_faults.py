@@ -48,7 +48,7 @@ def with_idle_state(image: NodeImage, number: int, name: str, latency_us: int, d
 def with_time(image: NodeImage, **times: int) -> NodeImage:
     """How the CPUs spend their time, in parts: `idle=50, iowait=50`."""
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    return with_file(image, host.TICKS_PATH, host.ticks((*(times.get(name, 0) for name in names), 0, 0)))
+    return with_file(image, host.TIMES_PATH, host.times((*(times.get(name, 0) for name in names), 0, 0)))
 
 
 def with_meminfo(image: NodeImage, **values_kib: int) -> NodeImage:

@@ -44,7 +44,7 @@ class File:
 ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what is beneath at that path
 
 Entry = File | Link | Device | Folder
-Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is called when the node is entered
+Content = str | bytes | Entry | Callable[[], str | bytes | Entry]  # a callable is called when the node is entered
 
 
 def text_of(content: Content) -> str:

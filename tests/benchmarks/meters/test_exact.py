@@ -16,6 +16,7 @@ from bench.real_runs import torch_python
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.client_server import ssh
 from clusterproof.plugins.benchmarks.meters import NOT_FOUND, Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import exact as exact_meter
 from clusterproof.plugins.benchmarks.meters.exact import client, server
 from clusterproof.plugins.benchmarks.meters.selection import METERS
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
@@ -166,7 +167,10 @@ def of_two_ends(meter: Meter) -> Reading:
 
 
 @pytest.mark.long
-def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus() -> None:
+def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exact_meter, "BUDGET_S", 1.0)
     meter = replace(METER, server=partial(server, backend="gloo"), client=partial(client, backend="gloo"))
     reading = of_two_ends(meter)
     assert reading.problem == f"{OVER_GLOO}; expected nccl"  # reported only if the ranks have everything else right

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,20 +26,13 @@ from tests.benchmarks.pairwise.typed import (
 )
 from tests.builders.runs import Runs
 from tests.testbed.cluster import Testbed, testbed
-from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_iperf3
 from tests.testbed.node import healthy_cpu
+from tests.testbed.pingpong import with_fi_pingpong
 
 SIGNALS = [
     pytest.param(stop, id=stop.name, marks=pytest.mark.in_turn(stop.name)) for stop in (signal.SIGINT, signal.SIGTERM)
 ]
-
-
-def with_fi_pingpong(image: NodeImage) -> NodeImage:
-    """The image with this machine's fi_pingpong, if there is one, at the path of EFA's installer."""
-    path = shutil.which("fi_pingpong")
-    files = {"/opt/amazon/efa/bin/fi_pingpong": File(Path(path).read_bytes(), 0o755)} if path else {}
-    return replace(image, files={**image.files, **files}, whole_machine=True)
 
 
 @pytest.fixture(scope="module")

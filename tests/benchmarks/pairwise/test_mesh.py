@@ -181,9 +181,9 @@ def test_a_cut_between_racks_names_both_sides_and_no_node(count: int, racks: int
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [8, 16, 128])
-def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
-    for seed in range(12):
+@pytest.mark.parametrize(("count", "seeds"), [(8, 12), (16, 12), (128, 3)])
+def test_a_cut_that_no_rack_shows_names_no_node_either(count: int, seeds: int) -> None:
+    for seed in range(seeds):
         findings = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[::2]])).findings
         assert {finding.kind for finding in findings} - {OPEN} == {CUT}
         for finding in findings:

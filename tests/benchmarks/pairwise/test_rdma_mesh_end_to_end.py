@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,24 +20,19 @@ from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_slurm
 from tests.testbed.node import healthy_cpu
+from tests.testbed.pingpong import FI_PINGPONG, with_fi_pingpong
 from tests.testbed.slurm import CONTROLLER, slurm
 from tests.testbed.sysfs import efa_device
 from tests.testbed.wires import ip
 
 NAMES = ("n1", "n2", "n3", "n4")
 BUSES = (0x4F, 0x60, 0x90)  # a node's devices, by rail
-PROGRAM, OWN = "/opt/rails/fi_pingpong", "/opt/amazon/efa/bin/fi_pingpong"
-# libfabric's TCP provider treats a domain as a hint; this one keeps to the device's interface. Where nothing comes
-# fi_pingpong polls without a pause: after a second of a processor it runs a quarter of the time. It is not ended: on a
-# busy machine one that reaches its partner polls that long too.
+PROGRAM = "/opt/rails/fi_pingpong"
+# libfabric's TCP provider treats a domain as a hint; this one keeps to the device's interface.
 KEEPS_TO_ITS_RAIL = f"""#!/bin/sh
 options="$*"; domain=${{options##*-d }}
 export FI_TCP_IFACE=${{domain%% *}}
-while sleep 0.5 && read -r used </proc/$$/stat; do
-    set -- ${{used##*) }}
-    [ $((${{12}} + ${{13}})) -lt 100 ] || {{ kill -STOP $$; sleep 1.5; kill -CONT $$; }}
-done </dev/null >/dev/null 2>&1 &
-exec {OWN} "$@"
+exec {FI_PINGPONG} "$@"
 """
 OPTIONS = ("--meter-program", PROGRAM, "--meter-options=-p tcp", "--pairs-seed", "1")
 CHECK = str(ROOT / "checks" / "perf" / "test_pairwise_mesh.py")
@@ -46,11 +40,9 @@ CHECK = str(ROOT / "checks" / "perf" / "test_pairwise_mesh.py")
 
 def with_rails(image: NodeImage) -> NodeImage:
     """A node with three EFA devices, and a program for them."""
-    program = shutil.which("fi_pingpong")
-    tree = {path: made for rail, bus in enumerate(BUSES) for path, made in efa_device(rail, bus, "efa2").items()}
-    files = {PROGRAM: File(KEEPS_TO_ITS_RAIL.encode(), 0o755)}
-    files |= {OWN: File(Path(program).read_bytes(), 0o755)} if program else {}
-    return replace(image, sys=image.sys | tree, files={**image.files, **files}, whole_machine=True)
+    tree = {path: entry for rail, bus in enumerate(BUSES) for path, entry in efa_device(rail, bus, "efa2").items()}
+    made = with_fi_pingpong(image)
+    return replace(made, sys=made.sys | tree, files={**made.files, PROGRAM: File(KEEPS_TO_ITS_RAIL, 0o755)})
 
 
 def interface(rail: int) -> str:

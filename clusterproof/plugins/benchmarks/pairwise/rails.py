@@ -169,7 +169,8 @@ def _numbers(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[str, i
     for measurement in measurements:
         for exchange in measurement.reading.exchanges:
             for node, position in zip(measurement.pair, exchange.places, strict=True):
-                positions.setdefault(node, set()).update({position} - {""})
+                if position:
+                    positions.setdefault(node, set()).add(position)
     models: list[_Model] = []
     for node in sorted(positions, key=lambda node: (-len(positions[node]), node)):
         model = next((model for model in models if model.has(positions[node])), None)
