@@ -166,7 +166,8 @@ def test_a_third_partys_check_has_its_verdict_under_redact_too(pytester: pytest.
     check = 'def test_sky(node): assert node.answer("weather")["count"] == 0, "3 clouds; expected none"'
     pytester.makepyfile(weather="def read(node): return {'count': 3}", test_weather=check)
     run = ("-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider", "--no-report")
-    pytester.runpytest_subprocess(*run, "--cluster", "rack:7", "--record", "recorded", "--redact")
+    if source == "replay:recorded":
+        pytester.runpytest_subprocess(*run, "--cluster", "rack:7", "--record", "recorded", "--redact")
     ran = pytester.runpytest_subprocess(*run, "--cluster", source, "--redact")
     ran.stdout.fnmatch_lines(["*sky: 2 of 2 nodes*", "*3 clouds; expected none*"])
     assert ran.ret == 1

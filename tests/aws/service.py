@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -89,7 +90,8 @@ def moto() -> Iterator[str]:
     """Run a moto server; yields its URL."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    variables = {**os.environ, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # a reset would load Amazon's hundreds again
+    server = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port, server)
         yield f"http://127.0.0.1:{port}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import stat
 import subprocess
@@ -38,6 +39,7 @@ sys.path.insert(0, {root!r})
 from tests.aws.session_plugin import main
 main(sys.argv[1:], {version!r})
 """
+_words = functools.lru_cache(8)(shlex.split)  # of a long program, which many nodes get
 
 
 def here(_target: str, command: Sequence[str]) -> bytes:
@@ -119,7 +121,8 @@ class SystemsManager:
         target, command = self.open[session]
         with self.lock:
             failing = self.fails_first.pop(0) if self.fails_first else None
-        output = self.run(target, shlex.split(command)) if failing is None else failing
+            words = _words(command)
+        output = self.run(target, words) if failing is None else failing
         for vice in self.vices:
             output = vice(output)
         return output

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.marks import mark, marks_of_pytest, marks_on
+from tests.builders.runs import Runs
 
-pytest_plugins = ["pytester"]
 CHECKS = Path(__file__).parents[2] / "checks"
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 
@@ -32,36 +32,35 @@ THEIRS = OURS.replace("from clusterproof.plugins.core.marks import mark", "impor
     ("markexpr", "count"),
     [("gpu", 2), ("epilog", 1), ("not epilog", 1), ("gpu and prolog", 2), ("hyperpod_node_debugger", 2), ("host", 0)],
 )
-def test_m_chooses_by_our_marks_as_by_those_of_pytest(pytester: pytest.Pytester, markexpr: str, count: int) -> None:
-    pytester.makepyfile(test_ours=OURS.format(name="preflight"), test_pytests=THEIRS.format(name="preflight"))
-    ran = collected(pytester, "-m", markexpr)
+def test_m_chooses_by_our_marks_as_by_those_of_pytest(runs: Runs, markexpr: str, count: int) -> None:
+    runs.checks(test_ours=OURS.format(name="preflight"), test_pytests=THEIRS.format(name="preflight"))
+    ran = collected(runs, "-m", markexpr)
     for file in ("test_ours.py", "test_pytests.py"):
         assert sum(f"{file}::test_" in line for line in ran.outlines) == count * 16
 
 
-def test_k_chooses_by_our_marks_as_by_those_of_pytest(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it=OURS.format(name="preflight"))
-    ran = collected(pytester, "-k", "epilog")
+def test_k_chooses_by_our_marks_as_by_those_of_pytest(runs: Runs) -> None:
+    runs.checks(test_it=OURS.format(name="preflight"))
+    ran = collected(runs, "-k", "epilog")
     assert sum("::test_ours" in line for line in ran.outlines) == 16
 
 
-def test_a_mark_that_nobody_has_declared_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it=OURS.format(name="prologue"))
-    ran = collected(pytester, "--strict-markers")
+def test_a_mark_that_nobody_has_declared_is_an_error_of_collection(runs: Runs) -> None:
+    runs.checks(test_it=OURS.format(name="prologue"))
+    ran = collected(runs, "--strict-markers")
     ran.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
     assert ran.ret == pytest.ExitCode.INTERRUPTED
 
 
-def collected(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+def collected(runs: Runs, *arguments: str) -> pytest.RunResult:
     """What pytest would run on the demo's nodes."""
-    options = ("-p", "clusterproof.plugins.cluster", "--cluster", f"replay:{DEMO}", "--collect-only", "-q")
-    return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", *arguments)
+    return runs.run("--cluster", f"replay:{DEMO}", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments)
 
 
-def test_a_class_with_our_mark_keeps_its_tests(pytester: pytest.Pytester) -> None:
+def test_a_class_with_our_mark_keeps_its_tests(runs: Runs) -> None:
     of_class = "from clusterproof import mark\n\n@mark.{name}\nclass TestIt:\n    def test_ours(self, node): pass\n"
-    pytester.makepyfile(test_it=of_class.format(name="host"), test_other=of_class.format(name="gpu"))
-    ran = collected(pytester, "-m", "host")
+    runs.checks(test_it=of_class.format(name="host"), test_other=of_class.format(name="gpu"))
+    ran = collected(runs, "-m", "host")
     assert [line.partition("[")[0] for line in ran.outlines if "::" in line] == ["test_it.py::TestIt::test_ours"] * 16
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from clusterproof.plugins.benchmarks.load.options import LoadOptions
+from tests.testbed.compiled import program
 from tests.testbed.exact import EXACT, exact
 from tests.testbed.faults import with_file, without_file
 from tests.testbed.healthy import healthy_p5
-from tests.testbed.image import Content, Folder, Link, NodeImage
+from tests.testbed.image import Content, File, Folder, Link, NodeImage
 from tests.testbed.neuron import healthy_trn2
 from tests.testbed.outputs import dcgm_json
 
@@ -28,9 +29,9 @@ def of_gpus() -> dict[str, str]:
     return {"dcgmi": tool("dcgmi"), "nvbandwidth": tool("nvbandwidth"), NCCL_TESTS: tool("all_reduce_perf")}
 
 
-def of_efa() -> dict[str, str]:
-    """The programs of a node with EFA."""
-    return {f"{EFA_BIN}/fi_pingpong": tool("fi_pingpong")}
+def of_efa() -> dict[str, Content]:
+    """The program of a node with EFA; compiled, since it runs twice for each of 32 devices."""
+    return {f"{EFA_BIN}/fi_pingpong": File(program(HERE / "tools" / "fi_pingpong.c"), 0o755)}
 
 
 def of_any_node() -> dict[str, str]:
@@ -62,12 +63,12 @@ def loadable(image: NodeImage, tools: dict[str, str], files: dict[str, Content])
 
 def gpu_node(image: NodeImage) -> NodeImage:
     """A node with GPUs and EFA that can be loaded."""
-    return loadable(image, of_gpus() | of_efa(), torch_files() | {DCGM: dcgm_json()})
+    return loadable(image, of_gpus(), of_efa() | torch_files() | {DCGM: dcgm_json()})
 
 
 def neuron_node(image: NodeImage) -> NodeImage:
     """A node with Trainium and EFA that can be loaded."""
-    return loadable(image, {"/opt/aws/neuron/bin/nccom-test": tool("nccom-test")} | of_efa(), torch_files())
+    return loadable(image, {"/opt/aws/neuron/bin/nccom-test": tool("nccom-test")}, of_efa() | torch_files())
 
 
 def with_speed(image: NodeImage, *lines: str) -> NodeImage:

@@ -54,8 +54,9 @@ def accounts() -> frozenset[str]:
 
 @cache
 def _sources() -> str:
-    files = (path for folder in FOLDERS for path in sorted((PACKAGE / folder).rglob("*")))
-    return "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".toml"))
+    """What stands between spaces in the suite's own files, each once: a third of their text."""
+    files = (path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*") if path.suffix in (".py", ".toml"))
+    return "\n".join({word for path in files for word in path.read_text(encoding="utf-8").split()})
 
 
 def _listed() -> list[str]:

@@ -25,10 +25,11 @@ from clusterproof.plugins.transport import Answer, Limits, connection_for
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.builders.pythons import interpreter
+from tests.testbed.image import File
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
 from tests.testbed.load import tool as load_tool
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import entered, with_tool, without_file
+from tests.testbed.node import entered, with_file, with_tool, without_file
 from tests.testbed.pci import EFA_NAMES
 
 # What is run
@@ -260,7 +261,9 @@ exec sleep 1000
 def test_what_was_measured_before_a_program_hangs_is_kept(
     collector: str, program: str, well: str, seconds: float, key: str
 ) -> None:
-    image = with_tool(loadable_p5(), f"{program}-that-ends", load_tool(Path(program).name))
+    image = loadable_p5()
+    ends = image.files.get(program) or File(load_tool(Path(program).name), 0o755)
+    image = with_file(image, f"{program}-that-ends", ends)
     image = with_tool(image, program, HANGS.format(well=well, program=program))
     answer = evidence_of(image, collector, LoadOptions(seconds={collector: seconds}))
     assert answer.status is Status.TIMED_OUT, answer
@@ -269,8 +272,7 @@ def test_what_was_measured_before_a_program_hangs_is_kept(
 
 @needs_nodes
 def test_what_a_collector_has_started_ends_with_it() -> None:
-    image = with_speed(loadable_p5(), "dcgm hangs")
-    image = with_tool(image, "dcgmi", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
+    image = with_tool(with_speed(loadable_p5(), "dcgm hangs"), "dcgmi", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
     to_run = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
