@@ -117,7 +117,8 @@ class Mutant:
 
 def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
     """Every mutant of one file's functions, in line order."""
-    source = file.read_text(encoding="utf-8")
+    source = file.read_bytes()
+    source_lines = source.splitlines()
     for function in _functions(ast.parse(source)):
         lines = [function.lineno, *(decorator.lineno for decorator in getattr(function, "decorator_list", ()))]
         place = str(file.relative_to(root)), getattr(function, "name", "<lambda>"), min(lines)
@@ -127,7 +128,7 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
                 other = operator(node)
                 if other is not None:
                     compiled = partial(_compiled, function, {id(node): _at(node, other)}, place, file)
-                    yield Mutant(place, _lines(node), change, _source_of(node, source), compiled)
+                    yield Mutant(place, _lines(node), change, _source_of(node, source_lines), compiled)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
@@ -160,9 +161,14 @@ def _lines(node: ast.AST) -> range:
     return range(changed.lineno, (changed.end_lineno or changed.lineno) + 1)
 
 
-def _source_of(node: ast.AST, source: str) -> str:
+def _source_of(node: ast.AST, lines: Sequence[bytes]) -> str:
+    """Its text on one line. AST columns count bytes; `ast.get_source_segment` would split the file again for each."""
     shown = node.test if isinstance(node, (ast.If, ast.Assert)) else node
-    return " ".join((ast.get_source_segment(source, shown) or "").split())
+    assert isinstance(shown, (ast.expr, ast.stmt))
+    of_node = list(lines[shown.lineno - 1 : shown.end_lineno])
+    of_node[-1] = of_node[-1][: shown.end_col_offset]
+    of_node[0] = of_node[0][shown.col_offset :]
+    return " ".join(b" ".join(of_node).decode().split())
 
 
 def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:

@@ -87,8 +87,8 @@ def test_a_reboot_is_said_and_a_connection_that_only_broke_is_not(day: Day) -> N
 
 
 def test_more_lines_of_one_xid_than_are_kept_are_one_event_and_take_no_more_room(day: Day) -> None:
-    for _ in range(120):
-        day.log("NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained: FBHUB", 20)
+    for _ in range(24):
+        day.log("NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained: FBHUB", 100)
     assert day.of("gpu.no_xid") == ["opened"]
     log = day.watch.evaluator._nodes[NODE].evidence.collectors["kernel_log"].value
     assert len(log["lines"]) <= 2_000

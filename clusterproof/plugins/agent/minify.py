@@ -15,6 +15,8 @@ from string import ascii_lowercase
 
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
+WITHOUT_PARTS = frozenset({"attr", "ctx", "id", "kind", "op", "ops", "type_comment"})  # of an AST's fields
+OF_TYPES = re.compile(r"^from (?:typing|collections\.abc|types) import ([\w, ]+)$", re.MULTILINE)
 
 
 @cache  # most programs share most modules
@@ -24,9 +26,13 @@ def minified(source: str) -> str:
     Invalid Python is returned unchanged: its collector will report the error.
     """
     try:
-        idle = dict(_idle_lines(source))
-        bare = _without_idle_imports(_without_types(_without_comments(source)))
-        lines = _without_spaces(_with_short_names(bare)).splitlines(keepends=True)
+        module = ast.parse(source)
+        parts = _parts(module)
+        idle = dict(_idle_lines(source, module, parts))
+        types = sorted(_types(parts), reverse=True)
+        has_others = sum(map(_annotations, parts)) > len(types)
+        short = _without_spaces(_with_short_names(_without(types, source)))
+        lines = _without_idle_imports(short, has_others).splitlines(keepends=True)
     except (SyntaxError, tokenize.TokenError):
         return source
     return "".join(_shortened(line, idle.get(number)) for number, line in enumerate(lines, 1))
@@ -40,33 +46,51 @@ def _shortened(line: str, statement: str | None) -> str:
     return f"{' ' * indentation}{statement}".rstrip() + "\n"
 
 
-def _without_idle_imports(source: str) -> str:
-    """Remove imports that only annotations use, and what keeps annotations unevaluated where none is left."""
-    if not any(getattr(node, key, None) for node in ast.walk(ast.parse(source)) for key in ("annotation", "returns")):
+def _parts(tree: ast.AST) -> list[ast.AST]:
+    """The tree and its nodes, but for contexts and operators, in the order of `ast.walk`, in a third of the time."""
+    nodes = [tree]
+    for node in nodes:
+        for name in node._fields:
+            if name in WITHOUT_PARTS:
+                continue
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                nodes += [one for one in part if isinstance(one, ast.AST)]
+            elif isinstance(part, ast.AST):
+                nodes.append(part)
+    return nodes
+
+
+def _annotations(part: ast.AST) -> int:
+    return bool(getattr(part, "annotation", None)) + bool(getattr(part, "returns", None))
+
+
+def _without_idle_imports(source: str, has_annotations: bool) -> str:
+    """Remove imports that only annotations used, and what keeps annotations unevaluated where none is left."""
+    if not has_annotations:
         source = source.replace("from __future__ import annotations\n", "\n", 1)
-    for line in re.findall(r"^from (?:typing|collections\.abc|types) import .*$", source, re.MULTILINE):
-        names = re.findall(r"\w+", line.partition(" import ")[2])
-        if not any(re.search(rf"\b{name}\b", source.replace(line, "")) for name in names):
-            source = source.replace(line, "")
+    for imported in OF_TYPES.finditer(source):
+        others = source.replace(imported[0], "")
+        if not any(re.search(rf"\b{name}\b", others) for name in re.findall(r"\w+", imported[1])):
+            source = others
     return source
 
 
-def _without_types(source: str) -> str:
-    """Remove annotations of arguments, results and variables that fit on one line."""
+def _without(types: Iterable[tuple[int, int, int]], source: str) -> str:
+    """Remove these annotations, the last first."""
     lines = source.encode().splitlines(keepends=True)  # AST columns count bytes
-    for line, start, end in sorted(_types(source), reverse=True):
+    for line, start, end in types:
         before = lines[line - 1][:start].rstrip()
         cut = before.removesuffix(b"->") if before.endswith(b"->") else before.removesuffix(b":")
         lines[line - 1] = cut.rstrip() + lines[line - 1][end:]
     return b"".join(lines).decode()
 
 
-def _types(source: str) -> Iterator[tuple[int, int, int]]:
+def _types(parts: list[ast.AST]) -> Iterator[tuple[int, int, int]]:
     """Line, first and last column of each annotation that may go, in bytes; those of class attributes stay."""
-    tree = ast.parse(source)
-    of_classes = {id(line) for block in ast.walk(tree) if isinstance(block, ast.ClassDef) for line in block.body}
+    of_classes = {id(line) for block in parts if isinstance(block, ast.ClassDef) for line in block.body}
     hints: list[ast.expr | None] = []
-    for part in ast.walk(tree):
+    for part in parts:
         if isinstance(part, ast.FunctionDef):
             data = part.args
             arguments = [*data.posonlyargs, *data.args, *data.kwonlyargs, data.vararg, data.kwarg]
@@ -81,7 +105,7 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
 def _with_short_names(source: str) -> str:
     """Rename functions' local variables to one or two letters; arguments keep their names."""
     tree = ast.parse(source)
-    functions = [list(ast.walk(function)) for function in _functions(tree)]
+    functions = [_parts(function) for function in _functions(tree)]
     outside = _names_of_module(tree)
     if "*" in outside:  # import *: all names of another module
         return source
@@ -126,7 +150,7 @@ def _kept_names(nodes: Iterable[ast.AST]) -> set[str]:
     """Names of arguments, functions, imports, exceptions and patterns, and those within f-strings."""
     kept: set[str] = set()
     for node in nodes:
-        if isinstance(node, (ast.expr_context, ast.Name, ast.Attribute, ast.Constant, ast.Call)):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Constant, ast.Call)):
             continue  # most are
         if isinstance(node, ast.arg):
             kept.add(node.arg)
@@ -139,7 +163,7 @@ def _kept_names(nodes: Iterable[ast.AST]) -> set[str]:
         elif isinstance(node, ast.alias):
             kept.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.JoinedStr):
-            kept.update(word.id for word in ast.walk(node) if isinstance(word, ast.Name))
+            kept.update(word.id for word in _parts(node) if isinstance(word, ast.Name))
     return kept
 
 
@@ -147,23 +171,16 @@ def _names_of_module(tree: ast.Module) -> set[str]:
     """Module-level and builtin names that a function may refer to."""
     names = set(dir(builtins))
     for part in tree.body:
-        nodes = [part] if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else list(ast.walk(part))
+        nodes = [part] if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else _parts(part)
         names |= _kept_names(nodes) | {node.id for node in nodes if isinstance(node, ast.Name)}
     return names
 
 
-def _without_comments(source: str) -> str:
-    """Remove comments, but not # within strings. Raises SyntaxError, TokenError."""
-    lines = source.split("\n")
-    for token in tokenize.generate_tokens(StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            line, column = token.start
-            lines[line - 1] = lines[line - 1][:column].rstrip()
-    return "\n".join(lines)
-
-
 def _without_spaces(source: str) -> str:
-    """Indent by one space and keep only spaces between words; strings stay. Raises SyntaxError, TokenError."""
+    """Indent by one space, keep only spaces between words, and no comments; strings stay.
+
+    Raises SyntaxError, TokenError.
+    """
     lines = source.split("\n")
     cuts: list[tuple[int, int, int, str]] = []
     level, nested, end = 0, 0, (0, 0)
@@ -173,6 +190,9 @@ def _without_spaces(source: str) -> str:
         if name in ("INDENT", "DEDENT", "NL", "NEWLINE", "ENDMARKER"):
             continue
         (row, column), line = token.start, lines[token.start[0] - 1]
+        if name == "COMMENT":
+            cuts.append((row, len(line[:column].rstrip()), len(line), ""))
+            continue
         if row != end[0]:
             cuts.append((row, 0, column, " " * level))
         elif not nested and end[1] < column and not _are_words(line[end[1] - 1], line[column]):
@@ -188,11 +208,10 @@ def _are_words(*characters: str) -> bool:
     return all(character.isalnum() or character in "_." for character in characters)
 
 
-def _idle_lines(source: str) -> Iterator[tuple[int, str]]:
+def _idle_lines(source: str, module: ast.Module, parts: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """The number of each line that does nothing when run, and what takes its place: `pass`, or nothing."""
     lines = source.encode().splitlines()  # AST columns count bytes
-    module = ast.parse(source)
-    for block in ast.walk(module):
+    for block in parts:
         if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             first = block.body[0] if block.body else None
             is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)

@@ -12,7 +12,6 @@ from clusterproof.integrations.slurm.settings import HealthCheck
 from clusterproof.integrations.slurm.verdict import CheckFinding
 from tests.integrations.slurm.calls import call_of, state_in
 
-NODES = 200
 LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 
 

@@ -23,8 +23,10 @@ OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
 
 
 @contextmanager
-def of(image: NodeImage, *, keeps_reason: bool = False, toml: str = DRAIN) -> Iterator[Node]:
-    with node(with_controller(image, keeps_reason=keeps_reason), toml) as running:
+def of(
+    image: NodeImage, *, keeps_reason: bool = False, toml: str = DRAIN, is_first_run: bool = False
+) -> Iterator[Node]:
+    with node(with_controller(image, keeps_reason=keeps_reason), toml, is_first_run=is_first_run) as running:
         yield running
 
 

@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.integrations.slurm.earlier_runs import leave_cache, with_imports
 from tests.integrations.slurm.scripts import BUDGET, DRAIN, SCRIPTS, SETTINGS, STATE, drain_budget
 from tests.testbed.image import Content, Link, NodeImage
 from tests.testbed.node import Node, entered, with_file, with_whole_machine
 
 
 @contextmanager
-def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Iterator[Node]:
-    """A node with these settings, and with clusterproof where the scripts look for it."""
+def node(
+    image: NodeImage, toml: str = DRAIN, python: str = sys.prefix, *, is_first_run: bool = False
+) -> Iterator[Node]:
+    """A node with these settings, and with clusterproof where the scripts look for it; it has run there before."""
     added: dict[str, Content] = {
         SETTINGS: toml,
         "/opt/clusterproof": Link(python),
@@ -23,7 +26,10 @@ def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Itera
     }
     for path, content in added.items():
         image = with_file(image, path, content)
-    with entered(with_whole_machine(image), "gpu001") as running:
+    image = with_whole_machine(image)
+    with entered(image if is_first_run else with_imports(image), "gpu001") as running:
+        if not is_first_run:
+            leave_cache(running)
         yield running
 
 

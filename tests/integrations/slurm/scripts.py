@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterproof.integrations.slurm.folder import since_boot_s
+from tests.integrations.slurm.earlier_runs import leave_cache, with_imports
 from tests.testbed.healthy import BOOT_ID
 from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import Node, with_file
@@ -152,11 +153,13 @@ def scripted(
     }
     named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
     furnished = {
-        name: with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))) for name, image in images.items()
+        name: with_imports(with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))))
+        for name, image in images.items()
     }
     with slurm(furnished, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
         for name in images:
             bed.node(name).start([sys.executable, "-c", LISTENER])
+            leave_cache(bed.node(name))
         yield Scripted(bed)
 
 

@@ -220,7 +220,7 @@ def test_the_reason_travels_though_the_state_is_gone_meanwhile() -> None:
 @pytest.mark.parametrize("occasion", ["prolog", "epilog", "health-check"])
 def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
     image = with_tmpfs(LOST if occasion != "epilog" else HELD, "/run/clusterproof", "8k")  # everybody's
-    with of(with_tmpfs(image, "/var/lib/clusterproof", "8k")) as running:
+    with of(with_tmpfs(image, "/var/lib/clusterproof", "8k"), is_first_run=True) as running:
         running.run(["/bin/sh", "-c", "mkdir /var/lib/clusterproof/slurm; cat /dev/zero >/var/lib/clusterproof/full"])
         ran = script(running, occasion, "40")
         assert ran.returncode == 0
@@ -229,7 +229,8 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
 
 
 def test_a_script_that_waited_for_anothers_run_does_not_drain_at_the_deadline() -> None:
-    with of(with_file(HEALTHY, BUDGET, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
+    toml = DRAIN + 'at_deadline = "drain"\n'
+    with of(with_file(HEALTHY, BUDGET, ABSENT), toml=toml, is_first_run=True) as running:
         held = f"umask 077; mkdir {RUNTIME_FOLDER}; exec flock {RUNTIME_FOLDER}/lock sleep 60"
         holder = running.start(["/bin/sh", "-c", held])
         tried = (

@@ -131,7 +131,8 @@ def test_what_is_to_be_mended_has_a_mark(case: str) -> None:
 
 @needs_nodes
 def test_an_index_that_is_not_of_the_checks_is_reported_as_it_costs_time() -> None:
-    with node(with_file(healthy_p5(), str(INDEX), '{"of": 0, "checks": {\n}}\n'), DRAIN) as running:
+    image = with_file(healthy_p5(), str(INDEX), '{"of": 0, "checks": {\n}}\n')
+    with node(image, DRAIN, is_first_run=True) as running:
         ran = run_script(running)
     why = "checks.json is not of the checks that lie beside it; every check is loaded, which takes longer"
     assert output_of(ran).count(f"! index {why}; expected an index of these checks") == 1

@@ -137,7 +137,7 @@ def test_what_breaks_while_code_is_kept_decides_nothing(monkeypatch: pytest.Monk
 
 @needs_nodes
 def test_the_second_cold_prolog_looks_for_no_file_and_says_the_same() -> None:
-    with node(healthy_p5(), 'mode = "drain"\nreuse_s = 0\n') as running:
+    with node(healthy_p5(), 'mode = "drain"\nreuse_s = 0\n', is_first_run=True) as running:
         first, kept = script(running), running.root / "run/clusterproof" / kept_code.NAME
         at = kept.stat().st_mtime_ns
         second = script(running)

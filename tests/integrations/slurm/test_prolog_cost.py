@@ -17,6 +17,6 @@ RUNS = 10  # on a busy machine, late collectors are started again alone
 
 @needs_nodes
 def test_a_cold_prolog_starts_no_more_processes_and_threads_than_these() -> None:
-    with node(healthy_p5(), 'mode = "drain"\nreuse_s = 0\ndeadline_s = 8\n') as running:
+    with node(healthy_p5(), 'mode = "drain"\nreuse_s = 0\ndeadline_s = 8\n', is_first_run=True) as running:
         started = (int(running.run(["sh", "-c", COUNTED], env={"SLURM_JOB_ID": "42"}).stdout) for _ in range(RUNS))
         assert any(count <= MAX_STARTED for count in started)

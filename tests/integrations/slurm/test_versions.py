@@ -18,7 +18,7 @@ from tests.integrations.slurm.scripts import POLICY, SETTINGS, Scripted, eventua
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import Node, healthy_p5, with_file
 from tests.testbed.slurm import CONTROLLER, slurm
-from tests.testbed.slurm_version import VERSIONS as SLURMS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 
@@ -56,7 +56,7 @@ def led_to(node: Node) -> str:
     return str((node.root / HOME.relative_to("/")).readlink())
 
 
-@pytest.fixture(scope="module", params=SLURMS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Scripted]:
     """A node in a Slurm whose slurm.conf names the scripts, before and after installing the first version."""
     image = with_file(healthy_p5(NAME), SETTINGS, settings('mode = "drain"\nreuse_s = 0\n'))
