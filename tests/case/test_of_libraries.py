@@ -52,6 +52,58 @@ from tests.case.files import case_of
             "UCX got no answer of a peer",
         ),
         (
+            "[n1:12:0:12] ib_mlx5_log.c:179  Remote operation error on mlx5_0:1/IB (synd 0x14 vend 0x89 hw_synd 0/0)",
+            "unknown",
+            "UCX reports an error of a request over InfiniBand or RoCE",
+        ),
+        (
+            "[n1:12:0:12] rc_verbs_iface.c:63   FATAL: send completion with error: local protection error",
+            "unknown",
+            "UCX reports an error of a request",
+        ),
+        (
+            "[n1:12:0]  sock.c:323 UCX ERROR connect(fd=87, dest_addr=172.17.0.1:47) failed: Connection refused",
+            "network",
+            "a rank gave the others the address of Docker's bridge",
+        ),
+        (
+            "[n1:12:0]  sock.c:323 UCX ERROR connect(fd=87, dest_addr=172.17.0.12:47) failed: Connection refused",
+            "unknown",
+            "all that was read is of one process",
+        ),
+        (
+            "n1:41:42 [0] net_ib.cc:146 NCCL WARN NET/IB : mlx5_4:1 async fatal event: local catastrophic error",
+            "network",
+            "a network adapter of this process's node stopped with an error of its own",
+        ),
+        (
+            "n1:41:42 [0] net_ib.cc:154 NCCL WARN NET/IB : mlx5_4:1 async fatal event on QP (0x7): QP access error",
+            "unknown",
+            "NCCL met an error of the network",
+        ),
+        (
+            'n1:41:42 [0] init.cc:179 NCCL WARN Missing "iommu=pt" from kernel command line',
+            "unknown",
+            "nothing that was",
+        ),
+        (
+            "An MPI communication peer process has unexpectedly disconnected.  This",
+            "unknown",
+            "all that was read is of one process",
+        ),
+        (
+            "srun: fatal: cpus-per-task set by two different environment variables SLURM_CPUS_PER_TASK=13 != 8",
+            "code",
+            "Slurm's srun does not take its options",
+        ),
+        ("srun: fatal: Could not establish a configuration source", "unknown", ""),
+        (
+            "slurmstepd: error: *** STEP 77.0 ON n1 FAILED (non-zero exit code or other failure mode) ***",
+            "unknown",
+            "all that was read is the end of others",
+        ),
+        ("FileExistsError: [Errno 17] File exists: '/data/cache'", "code", "the job's own code raised an exception"),
+        (
             "n1:41367:41367 [1] enqueue.cc:422 NCCL WARN Error : no algorithm/protocol available",
             "unknown",
             "NCCL warned, and no sign says of what: n1:41367:41367 [1] enqueue.cc:422 NCCL WARN Error : no algorithm",
