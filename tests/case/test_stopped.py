@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.case.files import RUNS_ON, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
+from tests.case.files import RUNS_ON, SACCT, STEPS, STOP, WATCHDOG_OF_1, XID_79, case_of
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,44 @@ def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(
         "unknown",
         "it had made no step for 50 minutes when it was told to stop: it hung",
     )
+
+
+@pytest.mark.parametrize(
+    ("hour", "means"),
+    [("06:10", "it hung, or its times are of another zone than those of its scheduler"), ("06:20", "it hung")],
+)
+def test_a_silence_of_whole_hours_may_be_between_two_zones(hour: str, means: str, tmp_path: Path) -> None:
+    limit = STOP.format(of="JOB 77", at="08:10:35", why="TIME LIMIT")
+    verdict = case_of(tmp_path, {"slurm-77.out": RUNS_ON.replace(" 08:10", f" {hour}") + limit}).verdict
+    assert (verdict.cause, verdict.why.partition(": ")[2]) == ("unknown", means)
+
+
+CANCELLED = (
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+    "slurmstepd: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:35 ***\n"
+    "slurmstepd: error: *** JOB 77 ON gpu001 CANCELLED AT 2026-03-01T08:10:35{why} ***\n"
+)
+
+
+@pytest.mark.parametrize("why", ["", " DUE to SIGNAL Terminated"])
+def test_a_job_whose_script_slurm_ends_was_cancelled(why: str, tmp_path: Path) -> None:
+    verdict = case_of(tmp_path, {"slurm-77.out": RUNS_ON + CANCELLED.format(why=why)}).verdict
+    assert (verdict.cause, verdict.probability) == ("stopped", 0.75)
+    assert verdict.why.startswith("Slurm ended its script, as a person or a program had cancelled it")
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ("srun: error: gpu003: task 4: Exited with exit code 1\n", ""),
+        (WATCHDOG_OF_1, ""),
+        ("", " DUE TO TASK FAILURE"),
+    ],
+    ids=["a task had failed", "a rank had waited in vain", "of its step alone"],
+)
+def test_a_job_that_had_failed_when_it_was_cancelled_is_unknown(before: str, why: str, tmp_path: Path) -> None:
+    output = RUNS_ON + before + CANCELLED.format(why=why)
+    assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == "unknown"
 
 
 def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:
