@@ -123,6 +123,7 @@ HYDRA = """\
         (HYDRA.format(rank=0, signal="9 (Killed)"), None),
         ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", None),
         ("MPI_ABORT was invoked on rank 42 in communicator MPI_COMM_WORLD\nwith errorcode 1.", 42),
+        ("MPI_ABORT was invoked on rank 42 in communicator MPI COMMUNICATOR 5 DUP FROM 0\nwith errorcode 1.", 42),
     ],
 )
 def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
