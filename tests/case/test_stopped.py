@@ -186,6 +186,14 @@ def test_a_job_that_had_failed_when_it_was_cancelled_is_unknown(before: str, why
     assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == "unknown"
 
 
+@pytest.mark.parametrize("between", ["", "2026-03-01 07:30:00,000 a checkpoint is written\n"])
+def test_a_job_whose_steps_have_no_time_is_not_said_to_have_hung(between: str, tmp_path: Path) -> None:
+    began = "2026-03-01 05:00:00,000 [INFO] [config.py:958:print] zero_config\n"
+    steps = "".join(f"{{'loss': 2.0, 'epoch': {step}.0}}\n" for step in range(20))
+    output = began + steps + between + steps + SIGNALLED.format(signal="15")
+    assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.why == FROM_OUTSIDE
+
+
 def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:
     log = "[    0.000000] Linux version 6.8.0\n[ 5000.100000] " + XID_79.partition(" ")[2]
     files = {"job.err": RUNS_ON + SIGNALLED.format(signal="15"), "gpu003-dmesg.txt": log, "sacct.txt": RECORD}

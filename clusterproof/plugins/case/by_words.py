@@ -75,7 +75,7 @@ def verdict_by_messages(case: Collected) -> CaseVerdict:
         return CaseVerdict(CODE, CRASH_PRIOR, SUPPORTED, reason, doubt, (), (), doubt.rank)
     stop = stopped_from_outside(case) if all(doubt.is_warning for doubt in doubts) else None
     if stop:
-        if silent := silent_before(stop, case.progress):
+        if silent := silent_before(stop, case.stepped):
             return _unknown(case, [stop], f"it had made no step for {silent[0]} when it was told to stop: {silent[1]}")
         why = stop.row.meaning
         return CaseVerdict(

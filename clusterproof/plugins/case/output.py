@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -53,6 +54,7 @@ class Output:
     outlived: tuple[Event, ...]  # the job continued after these
     nodes_of_ranks: dict[int, str]
     progress: float | None
+    stepped: float | None  # by when the last step was logged at the latest; infinite if no time stands behind it
     last: float | None
     lived: float | None  # time of the last line that is about no end
     watchdog: Watchdog
@@ -97,6 +99,7 @@ class _Reader:
         self.last_lines = LastLines()
         self.earlier: dict[Key, Event] = {}  # long before another of that sign
         self.progress: float | None = None
+        self.stepped: float | None = None
         self.watchdog = Watchdog()
         self.timed_out: set[int] = set()
         self.labelled: set[int] = set()
@@ -110,6 +113,7 @@ class _Reader:
         rank, node = self._source_of(line)
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
+            self.stepped = self.stamp.ends if self.is_stamped else math.inf
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
         self.watchdog.take(line, rank)
         failure = self.torchrun_report.take(line)
@@ -164,6 +168,7 @@ class _Reader:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
             self.open.clear()
             self.stamp = stamp
+            self.stepped = stamp.ends if self.stepped == math.inf else self.stepped
 
     def _set_aside(self, key: Key, to: dict[Key, Event]) -> None:
         """Keep it apart from what comes later: the first line of it, and how many there were."""
@@ -261,6 +266,7 @@ class _Reader:
             outlived=tuple(self._named(self.outlived.values())),
             nodes_of_ranks=self.ranks.nodes,
             progress=self.progress,
+            stepped=self.stepped,
             last=self.stamp.ends,
             lived=self.last_lines.lived,
             watchdog=self.watchdog,
