@@ -144,7 +144,8 @@ def test_a_signal_says_more_than_what_is_cut_off(tmp_path: Path) -> None:
 
 
 LONG = """
-from clusterproof.plugins.case.output import OutputSource, read
+from clusterproof.plugins.case.output import OutputSource
+from clusterproof.plugins.case.runs_of_log import read
 from clusterproof.plugins.case.clocks import Clock
 lines = [("a." * 1000, " a" * 1000, "Error" * 400)[number % 3] for number in range(3_000)]
 read(["Traceback (most recent call last):", *lines], OutputSource("x"), Clock(2026))

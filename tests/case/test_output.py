@@ -177,7 +177,8 @@ def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(milliseconds: st
 
 
 LONG = """
-from clusterproof.plugins.case.output import OutputSource, read
+from clusterproof.plugins.case.output import OutputSource
+from clusterproof.plugins.case.runs_of_log import read
 from clusterproof.plugins.case.clocks import Clock
 for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
     read([line] * 1000, OutputSource("x.log"), Clock(2026))

@@ -22,9 +22,9 @@ from clusterproof.plugins.case import (
     nccl_ras,
     node_log,
     one_line,
-    output,
     own_reports,
     pods,
+    runs_of_log,
     scheduler,
     watched,
 )
@@ -250,7 +250,7 @@ class Reader:
         rank = names.rank_of(path.name)
         parts = chain(((part, self.text(part)) for part in earlier), [(path, text)])
         lines = (line for part, content in parts for line in self._lines(part, content))
-        read = output.read(lines, OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock)
+        read = runs_of_log.read(lines, OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock)
         if is_beside_others and not read.events and read.last is None:
             return
         self.builder.outputs.append(read)
