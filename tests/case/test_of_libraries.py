@@ -64,8 +64,48 @@ from tests.case.files import case_of
         (
             "[n1:12:0]  sock.c:323 UCX ERROR connect(fd=87, dest_addr=172.17.0.1:47) failed: Connection refused",
             "network",
-            "a rank gave the others the address of Docker's bridge",
+            "a rank gave the others an address that each node has for itself",
         ),
+        (
+            "n1:1:2 [0] NCCL WARN socketPollConnect: connect to 169.254.20.10<4> returned Connection refused",
+            "network",
+            "",
+        ),
+        (
+            "n1:1:2 [0] NCCL WARN socketPollConnect: connect to 10.0.0.5<4> returned Connection timed out, exceeded",
+            "unknown",
+            "another node did not answer",
+        ),
+        (
+            "[15]n1:8:2 [0] NCCL WARN Net : Call to recv from 10.0.0.9<4> failed : Connection timed out",
+            "unknown",
+            "another node did not answer",
+        ),
+        (
+            "n1:4:5 [0] bootstrap.cc:1 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in",
+            "code",
+            "ranks",
+        ),
+        (
+            "[WARNING] [RankMonitorServer:34] Did not get subsequent heartbeat. Waited 171.92 seconds.",
+            "unknown",
+            "ranks w",
+        ),
+        ("Training job x: Failed. Reason: AlgorithmError: Exit Code: 139", "unknown", "a process crashed"),
+        ("      Reason:       OOMKilled", "resources", "a process was killed at the memory limit of its container"),
+        (
+            ":0:rocdevice.cpp:3586: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL",
+            "unknown",
+            "a kernel of the job failed on a GPU",
+        ),
+        ("RuntimeError: No HIP GPUs are available", "unknown", "a rank sees no GPU"),
+        (
+            "F0301 08:00:40.000000 1 rendezvous.cc:42] Termination timeout for `all-reduce 8` of 40 s",
+            "unknown",
+            "ranks w",
+        ),
+        ("./train.sh: 行 12: 12345 已杀死               python train.py", "unknown", "a process got SIGKILL"),
+        ("./train.sh: 第 12 行: 12345 段错误 （核心已转储）python train.py", "unknown", "a process crashed"),
         (
             "[n1:12:0]  sock.c:323 UCX ERROR connect(fd=87, dest_addr=172.17.0.12:47) failed: Connection refused",
             "unknown",
