@@ -265,3 +265,15 @@ def test_nodes_of_a_job_that_are_not_asked_are_counted(monkeypatch: pytest.Monke
     builder = CaseBuilder(nodes_of_pods={"a": "a.x", "b": "b.x", "c": "c.x"})
     kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(Span())
     assert "whether 2 more of its nodes are ready: 1 are asked" in builder.missing
+
+
+def test_nodes_that_the_table_of_sacct_cuts_off_are_said_to_be_unread(tmp_path: Path) -> None:
+    table = (
+        "JobID             State ExitCode        NodeList\n"
+        "------------ ---------- -------- ---------------\n"
+        "77            NODE_FAIL      1:0 gpunode[001-00+\n"
+    )
+    case = case_of(tmp_path, {"sacct.txt": table})
+    assert "sacct.txt: the nodes of the job, whose list is cut off; sacct -P does not cut it" in case.collected.missing
+    whole = table.replace("gpunode[001-00+", "   gpu[001-004] ")
+    assert not any("cut off" in words for words in case_of(tmp_path / "whole", {"sacct.txt": whole}).collected.missing)
