@@ -196,6 +196,8 @@ class Reader:
         elif names.is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
         elif names.is_output(path.name):
+            if pods.is_told_by_kubectl(text[:HEAD]):
+                self.builder.lack(f"{name}: what kubectl tells people; expected kubectl get pods,jobs,events -o json")
             self.take_output(path, text)
         else:
             self._unknown(path, name)
