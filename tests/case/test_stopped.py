@@ -78,10 +78,12 @@ LOST_DAEMON = (
 @pytest.mark.parametrize(
     ("state", "cause", "suspects"), [("FAILED", "unknown", ("gpu004",)), ("CANCELLED by 1000", "stopped", ())]
 )
+@pytest.mark.parametrize("name", ["[16919,0]", "prterun-gpu001-12@0"], ids=["Open MPI 4", "Open MPI 5"])
 def test_a_node_whose_daemon_mpirun_lost_is_a_suspect_unless_the_job_was_stopped(
-    state: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
+    name: str, state: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
 ) -> None:
-    case = case_of(tmp_path, {"slurm-77.out": RUNS_ON + LOST_DAEMON, "sacct.txt": SACCT.format(state=state)})
+    lost = LOST_DAEMON.replace("[16919,0]", name)
+    case = case_of(tmp_path, {"slurm-77.out": RUNS_ON + lost, "sacct.txt": SACCT.format(state=state)})
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == (cause, (), suspects)
 
 

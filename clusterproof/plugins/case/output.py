@@ -32,7 +32,7 @@ _MEGATRON = re.compile(  # of a result that it computes again, or of NaN
     r"([A-Za-z0-9][\w.-]{0,252})(?:, device \d{1,3}, iteration \d|$)"
 )
 _NODE_FAILURE = re.compile(
-    r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\[\d{1,10},0\],\d{1,7}\] on node) "
+    r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\S{1,300}\] on node) "
     r"([A-Za-z0-9][\w.-]{0,252})"
 )
 
