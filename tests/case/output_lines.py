@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.case import output
+from clusterproof.plugins.case import runs_of_log
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, OutputSource
 
@@ -10,4 +10,4 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory."
 
 
 def read(text: str) -> Output:
-    return output.read(text.splitlines(), OutputSource("rank.log"), Clock(2026))
+    return runs_of_log.read(text.splitlines(), OutputSource("rank.log"), Clock(2026))

@@ -13,7 +13,8 @@ from clusterproof.plugins.case.advice import DRAIN, Case, opened_case
 from clusterproof.plugins.case.assembled import joined
 from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.output import Output, OutputSource, read
+from clusterproof.plugins.case.output import Output, OutputSource
+from clusterproof.plugins.case.runs_of_log import read
 from clusterproof.plugins.kubernetes.nodes import node_of
 from tests.case.files import BROKEN_GPU, STEPS, case_of
 

@@ -110,6 +110,13 @@ def test_an_exception_that_no_sign_knows_is_said_in_its_own_words(last: str, tmp
     assert case.verdict.why == f"an exception of which no sign says the cause: {last}"
 
 
+@pytest.mark.parametrize("label", ["[default3]:", "[default3]: ", "[trainer0]:", "i.pretrain/0 ", "worker-1: "])
+def test_an_exception_behind_the_label_of_a_launcher_is_told(label: str, tmp_path: Path) -> None:
+    raised = HEADER + FRAME + "RuntimeError: shard 7 has another schema"
+    text = "".join(f"{label}{line}\n" for line in raised.splitlines())
+    assert "RuntimeError: shard 7 has another schema" in conclusion_of(tmp_path, text)[2]
+
+
 def test_an_exception_in_a_report_of_torchrun_is_told(tmp_path: Path) -> None:
     block = "  traceback : Traceback (most recent call last):\n      step(batch)\n  KeyError: 'image'\n"
     assert conclusion_of(tmp_path, block)[0] == "code"
@@ -137,7 +144,8 @@ def test_a_signal_says_more_than_what_is_cut_off(tmp_path: Path) -> None:
 
 
 LONG = """
-from clusterproof.plugins.case.output import OutputSource, read
+from clusterproof.plugins.case.output import OutputSource
+from clusterproof.plugins.case.runs_of_log import read
 from clusterproof.plugins.case.clocks import Clock
 lines = [("a." * 1000, " a" * 1000, "Error" * 400)[number % 3] for number in range(3_000)]
 read(["Traceback (most recent call last):", *lines], OutputSource("x"), Clock(2026))

@@ -144,6 +144,21 @@ def test_a_process_that_does_not_answer_ncclras_is_named(tmp_path: Path) -> None
     assert case.verdict.nodes == ()
 
 
+def test_of_what_a_job_asked_ncclras_again_and_again_the_last_answer_counts(tmp_path: Path) -> None:
+    behind = RAS.format(errors="", counts=ONE_BEHIND)
+    later = RAS.format(errors="", counts=NONE_BEHIND.replace(" 6", " 96"))
+    step = "2026-03-01 07:59:00,000 iteration 9/90000 | lm loss: 2.1\n"
+    assert case_of(tmp_path, {"train.log": step * 2_000 + behind + step + later}).collected.leads == ()
+    assert [lead.rank for lead in case_of(tmp_path, {"train.log": later + step + behind}).collected.leads] == [7]
+
+
+def test_what_stands_beside_an_answer_of_ncclras_in_a_log_is_read(tmp_path: Path) -> None:
+    raised = "[rank3]: KeyError: 'image'\n"
+    case = case_of(tmp_path, {"train.log": RAS.format(errors="", counts=NONE_BEHIND) + raised})
+    assert (case.verdict.cause, case.verdict.rank) == ("code", 3)
+    assert {"1 output of ncclras", "1 file of output"} <= set(case.collected.read)
+
+
 @pytest.mark.parametrize("filling", ["\n", " ", "1 ", "Rank ", "#"])
 def test_no_file_of_a_job_that_begins_like_ncclras_takes_longer_than_its_length(tmp_path: Path, filling: str) -> None:
     text = f"Communicators... (0.00s)\n{filling * (1_000_000 // len(filling))}"  # hours, if by its square

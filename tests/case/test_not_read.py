@@ -265,3 +265,29 @@ def test_nodes_of_a_job_that_are_not_asked_are_counted(monkeypatch: pytest.Monke
     builder = CaseBuilder(nodes_of_pods={"a": "a.x", "b": "b.x", "c": "c.x"})
     kubernetes._Reader(cast("Api", Silent()), "default/train", builder, Clock(2026)).take_nodes(Span())
     assert "whether 2 more of its nodes are ready: 1 are asked" in builder.missing
+
+
+def test_nodes_that_the_table_of_sacct_cuts_off_are_said_to_be_unread(tmp_path: Path) -> None:
+    table = (
+        "JobID             State ExitCode        NodeList\n"
+        "------------ ---------- -------- ---------------\n"
+        "77            NODE_FAIL      1:0 gpunode[001-00+\n"
+    )
+    case = case_of(tmp_path, {"sacct.txt": table})
+    assert "sacct.txt: the nodes of the job, whose list is cut off; sacct -P does not cut it" in case.collected.missing
+    whole = table.replace("gpunode[001-00+", "   gpu[001-004] ")
+    assert not any("cut off" in words for words in case_of(tmp_path / "whole", {"sacct.txt": whole}).collected.missing)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ kubectl describe pod llama-0\nName:             llama-0\nNamespace:        ml\nStatus:           Failed\n",
+        "NAME      READY   STATUS    RESTARTS   AGE\nllama-0   0/1     Evicted   0          19h\n",
+        "LAST SEEN   TYPE      REASON    OBJECT        MESSAGE\n3m          Warning   Evicted   pod/llama-0   Low\n",
+    ],
+)
+def test_what_kubectl_tells_people_is_said_to_be_unread(text: str, tmp_path: Path) -> None:
+    said = "pods.txt: what kubectl tells people; expected kubectl get pods,jobs,events -o json"
+    assert said in case_of(tmp_path, {"pods.txt": text}).collected.missing
+    assert said not in case_of(tmp_path / "log", {"pods.txt": "Name: llama\nNAME of the run\n"}).collected.missing

@@ -236,6 +236,7 @@ def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
         "error: write value '399' to '/sys/fs/cgroup/cpuset/slurm/job_6/cgroup.procs' failed: No space left on device",
         'docker: caused "mkdir /sys/fs/cgroup/memory/docker/55d7db61: no space left on device": unknown.',
         "docker: container init caused: join session keyring: create session key: disk quota exceeded: unknown.",
+        "Failed to set 'cpuset.cpus' attribute on '/system.slice/slurmd.service' to '': No space left on device",
         "OSError: [Errno 28] No space left on device: semget failed",
         "OSError: [Errno 28] No space left on device: '/sys/fs/cgroup/cpuset/slurm/job_6/cgroup.procs'",
         "OSError: [Errno 28] inotify watch limit reached",

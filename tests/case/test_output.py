@@ -123,6 +123,7 @@ HYDRA = """\
         (HYDRA.format(rank=0, signal="9 (Killed)"), None),
         ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", None),
         ("MPI_ABORT was invoked on rank 42 in communicator MPI_COMM_WORLD\nwith errorcode 1.", 42),
+        ("MPI_ABORT was invoked on rank 42 in communicator MPI COMMUNICATOR 5 DUP FROM 0\nwith errorcode 1.", 42),
     ],
 )
 def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
@@ -176,7 +177,8 @@ def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(milliseconds: st
 
 
 LONG = """
-from clusterproof.plugins.case.output import OutputSource, read
+from clusterproof.plugins.case.output import OutputSource
+from clusterproof.plugins.case.runs_of_log import read
 from clusterproof.plugins.case.clocks import Clock
 for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
     read([line] * 1000, OutputSource("x.log"), Clock(2026))

@@ -43,6 +43,35 @@ def test_a_gpu_that_broke_in_the_next_run_is_to_be_drained(said: str, tmp_path: 
     assert (case.verdict.standing, case.verdict.nodes) == ("established", ("gpu003",))
 
 
+JOINED = "{node}:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
+
+
+def test_what_made_an_earlier_run_suspicious_is_nothing_of_the_next(tmp_path: Path) -> None:
+    earlier = "2026-03-01 05:59:50,000 [rank3] RuntimeError: No CUDA GPUs are available\n"
+    case = case_of(tmp_path, {"slurm-77.out": earlier + FIRST_RUN + SECOND_RUN + AFTER_ALL["code's"]})
+    assert (case.verdict.cause, case.verdict.rank) == ("code", 3)
+    assert any("a rank sees no GPU" in words for words in case.verdict.against)
+
+
+def test_where_ranks_of_an_earlier_run_were_is_nothing_of_the_next(tmp_path: Path) -> None:
+    ended = "srun: error: gpu009: task 5: Exited with exit code 1\n"
+    broken = "2026-03-01 08:00:02,100 [rank3] RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    first = JOINED.format(node="gpu009") + ended + FIRST_RUN
+    case = case_of(tmp_path, {"slurm-77.out": first + SECOND_RUN + JOINED.format(node="gpu003") + broken})
+    assert (case.verdict.suspects, [lead.rank for lead in case.collected.leads]) == (("gpu003",), [])
+
+
+@pytest.mark.parametrize("hour", ["06", "10"])
+@pytest.mark.parametrize("told", ["lm loss: 2.1", "[rank3] OSError: [Errno 28] No space left on device"])
+def test_a_stop_is_where_its_line_stands_if_slurms_clock_is_of_another_zone(
+    told: str, hour: str, tmp_path: Path
+) -> None:
+    steps = "".join(f"2026-03-01 07:59:{step}0,000 iteration {step}/90000 | lm loss: 2.1\n" for step in range(6))
+    limit = "".join(STOP.format(of=of, why="TIME LIMIT", at=f"{hour}:00:00") for of in ("STEP 77.0", "JOB 77"))
+    case = case_of(tmp_path, {"slurm-77.out": f"{steps}{limit}2026-03-01 08:00:01,000 {told}\n"})
+    assert case.verdict.why == "its time limit was over"
+
+
 def test_a_traceback_without_a_time_in_the_next_run_is_of_that_run(tmp_path: Path) -> None:
     case = case_of(tmp_path, {"slurm-77.out": f"{FIRST_RUN}{SECOND_RUN}ValueError: shard 7\n", **FAILED})
     assert case.verdict.cause == "code"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.case.files import RUNS_ON, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
+from tests.case.files import RUNS_ON, SACCT, STEPS, STOP, WATCHDOG_OF_1, XID_79, case_of
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,12 @@ LOST_DAEMON = (
 @pytest.mark.parametrize(
     ("state", "cause", "suspects"), [("FAILED", "unknown", ("gpu004",)), ("CANCELLED by 1000", "stopped", ())]
 )
+@pytest.mark.parametrize("name", ["[16919,0]", "prterun-gpu001-12@0"], ids=["Open MPI 4", "Open MPI 5"])
 def test_a_node_whose_daemon_mpirun_lost_is_a_suspect_unless_the_job_was_stopped(
-    state: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
+    name: str, state: str, cause: str, suspects: tuple[str, ...], tmp_path: Path
 ) -> None:
-    case = case_of(tmp_path, {"slurm-77.out": RUNS_ON + LOST_DAEMON, "sacct.txt": SACCT.format(state=state)})
+    lost = LOST_DAEMON.replace("[16919,0]", name)
+    case = case_of(tmp_path, {"slurm-77.out": RUNS_ON + lost, "sacct.txt": SACCT.format(state=state)})
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == (cause, (), suspects)
 
 
@@ -146,6 +148,52 @@ def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(
         "unknown",
         "it had made no step for 50 minutes when it was told to stop: it hung",
     )
+
+
+@pytest.mark.parametrize(
+    ("hour", "means"),
+    [("06:10", "it hung, or its times are of another zone than those of its scheduler"), ("06:20", "it hung")],
+)
+def test_a_silence_of_whole_hours_may_be_between_two_zones(hour: str, means: str, tmp_path: Path) -> None:
+    limit = STOP.format(of="JOB 77", at="08:10:35", why="TIME LIMIT")
+    verdict = case_of(tmp_path, {"slurm-77.out": RUNS_ON.replace(" 08:10", f" {hour}") + limit}).verdict
+    assert (verdict.cause, verdict.why.partition(": ")[2]) == ("unknown", means)
+
+
+CANCELLED = (
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+    "slurmstepd: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:35 ***\n"
+    "slurmstepd: error: *** JOB 77 ON gpu001 CANCELLED AT 2026-03-01T08:10:35{why} ***\n"
+)
+
+
+@pytest.mark.parametrize("why", ["", " DUE to SIGNAL Terminated"])
+def test_a_job_whose_script_slurm_ends_was_cancelled(why: str, tmp_path: Path) -> None:
+    verdict = case_of(tmp_path, {"slurm-77.out": RUNS_ON + CANCELLED.format(why=why)}).verdict
+    assert (verdict.cause, verdict.probability) == ("stopped", 0.75)
+    assert verdict.why.startswith("Slurm ended its script, as a person or a program had cancelled it")
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ("srun: error: gpu003: task 4: Exited with exit code 1\n", ""),
+        (WATCHDOG_OF_1, ""),
+        ("", " DUE TO TASK FAILURE"),
+    ],
+    ids=["a task had failed", "a rank had waited in vain", "of its step alone"],
+)
+def test_a_job_that_had_failed_when_it_was_cancelled_is_unknown(before: str, why: str, tmp_path: Path) -> None:
+    output = RUNS_ON + before + CANCELLED.format(why=why)
+    assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == "unknown"
+
+
+@pytest.mark.parametrize("between", ["", "2026-03-01 07:30:00,000 a checkpoint is written\n"])
+def test_a_job_whose_steps_have_no_time_is_not_said_to_have_hung(between: str, tmp_path: Path) -> None:
+    began = "2026-03-01 05:00:00,000 [INFO] [config.py:958:print] zero_config\n"
+    steps = "".join(f"{{'loss': 2.0, 'epoch': {step}.0}}\n" for step in range(20))
+    output = began + steps + between + steps + SIGNALLED.format(signal="15")
+    assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.why == FROM_OUTSIDE
 
 
 def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:

@@ -65,6 +65,19 @@ def test_a_line_without_its_loss_in_a_healthy_log_accuses_nobody(tmp_path: Path,
     assert finite(tmp_path, text).verdict.value == "pass"
 
 
+@pytest.mark.parametrize("steps", [range(1, 5), range(10, 50, 10)])
+@pytest.mark.parametrize(("later", "is_settling"), [(0, True), (40, False)])
+def test_a_run_that_ends_while_its_loss_scale_settles_is_not_said_to_skip(
+    tmp_path: Path, steps: range, later: int, is_settling: bool
+) -> None:
+    """bigscience: 20 minutes of a job that made four steps."""
+    text = "".join(iteration(later + step, loss="", norm="", skipped=steps.step) for step in steps)
+    result = finite(tmp_path, text)
+    assert result.verdict.value == "incomplete"  # it has no loss
+    assert ("while the loss scale settles" in result.message) == is_settling
+    assert ("concern: rank 0: the optimizer skips every step" in result.message) != is_settling
+
+
 def test_iterations_of_megatron_that_were_nan_in_the_middle_are_named(tmp_path: Path) -> None:
     result = finite(tmp_path, healthy(8) + iteration(9, nans=3) + iteration(10))
     assert result.verdict.value == "concern"

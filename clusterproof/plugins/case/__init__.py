@@ -189,7 +189,8 @@ class Collected:
     nodes_in_part: tuple[str, ...] = ()  # those of them whose log was not read whole: what it has may be worse
     logs_begin: Mapping[str, LogBegin] = field(default_factory=dict)  # of these nodes, if known
     nodes_checked: tuple[str, ...] = ()  # checked by a run, whatever it found
-    progress: float | None = None  # time of the last logged step
+    progress: float | None = None  # time of the last logged step, at the earliest
+    stepped: float | None = None  # the same at the latest; infinite if that is not known
     last: float | None = None  # time of the last line of output
     lived: float | None = None  # of the last one that is about no end; infinite if it has no time
     read: tuple[str, ...] = ()  # descriptions of what was read

@@ -73,6 +73,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         logs_begin={node: clocks.corrected_begin(of, offsets.get(node)) for node, of in builder.logs_begin.items()},
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
+        stepped=max((output.stepped for output in builder.outputs if output.stepped is not None), default=None),
         last=max(last, default=None),
         lived=max((output.lived for output in builder.outputs if output.lived is not None), default=None),
         read=tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),

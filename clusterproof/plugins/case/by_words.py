@@ -75,8 +75,8 @@ def verdict_by_messages(case: Collected) -> CaseVerdict:
         return CaseVerdict(CODE, CRASH_PRIOR, SUPPORTED, reason, doubt, (), (), doubt.rank)
     stop = stopped_from_outside(case) if all(doubt.is_warning for doubt in doubts) else None
     if stop:
-        if silent := silent_before(stop, case.progress):
-            return _unknown(case, [stop], f"it had made no step for {silent} when it was told to stop: it hung")
+        if silent := silent_before(stop, case.stepped):
+            return _unknown(case, [stop], f"it had made no step for {silent[0]} when it was told to stop: {silent[1]}")
         why = stop.row.meaning
         return CaseVerdict(
             STOPPED, probability().told_to_stop, CANDIDATE, why, stop, against=contradicting_evidence(case)
@@ -186,7 +186,7 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
         reason = f"long before {stop.row.meaning}, {finding}; the job may have hung since"
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, stop, (), nodes, None, others)
     if stop.sign == "time_limit" and (silent := silent_before(stop, case.lived)):
-        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
+        return _unknown(case, [stop], f"it had said nothing for {silent[0]} when its time was over: {silent[1]}")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=contradicting_evidence(case))
 

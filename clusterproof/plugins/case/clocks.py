@@ -104,6 +104,11 @@ class Clock:
         return Span(begins, begins if part else begins + 1.0) if 0 <= begins < LATEST_S else Span()
 
 
+def is_of_slurm(line: str) -> bool:
+    """Whether slurmstepd wrote a line and its time, which may be by the clock of another zone than the program's."""
+    return "CANCELLED AT " in line and bool(_CANCELLED.search(line[:LONGEST_BEFORE]))
+
+
 def unwrapped(line: str) -> tuple[str, str]:
     """The time that the container runtime wrote before a line, empty if none; and the line itself."""
     if line.startswith(_JSON_FILE):

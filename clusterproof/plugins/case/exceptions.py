@@ -18,7 +18,9 @@ OF_MPIRUN = (  # with --timestamp-output; SageMaker's names the host, and Horovo
     r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
     r"\[(?:1,)?(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\]<std\w{3,4}>"
 )
-_BEFORE = re.compile(rf" {{0,7}}(?:(?:{OF_MPIRUN}:|\d{{1,7}}:(?= )|\[rank\d{{1,7}}\]:?) ?)+")
+_BEFORE = re.compile(  # torchrun's own label has a role, and the rank's number on its node
+    rf" {{0,7}}(?:(?:{OF_MPIRUN}:|\d{{1,7}}:(?= )|\[rank\d{{1,7}}\]:?|\[[A-Za-z]\w{{0,40}}\d{{1,7}}\]:) ?)+"
+)
 NAME_OF_EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
     r"|(?:^|[\s>])[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"

@@ -15,8 +15,9 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
 
-LAUNCHER_STOPPED = "launcher_stopped"
+FROM_OUTSIDE = ("launcher_stopped", "job_cancelled")  # its launcher, or its script, was told to stop
 PEER_SIGNS = ("peer_gone", "store_gone")
+ZONES_APART_S = 1_800.0  # zones of the world differ by multiples of half an hour, but for a few
 FOLLOW = ("told_to_end",)  # passes its own signal on
 FAILED = ("launcher", "aborted")  # of a rank according to a launcher, or because it aborted itself
 
@@ -71,19 +72,21 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 
 
 def stopped_from_outside(case: Collected) -> Event | None:
-    """The event that told a launcher to stop, if nothing in the job had failed or timed out before; else None."""
-    stop = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
-    others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
+    """The event that told a job to stop, if nothing in the job had failed or timed out before; else None."""
+    stop = next((event for event in case.events if event.sign in FROM_OUTSIDE), None)
+    others = [event for event in case.events if event.sign not in (*FROM_OUTSIDE, *FOLLOW) and not event.is_warning]
     if stop is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
         return None
     return stop if all(stop.when.is_before(event.when) for event in others) else None
 
 
-def silent_before(stop: Event, last: float | None) -> str:
-    """For how long a job had been silent when it was stopped, in words; empty if it was not, or unknown."""
-    if stop.when.begins is None or last is None or stop.when.begins - last <= limits().silent_s:
-        return ""
-    return f"{round((stop.when.begins - last) / 60)} minutes"
+def silent_before(stop: Event, last: float | None) -> tuple[str, str] | None:
+    """For how long a job had been silent when it was stopped, and what that means; None if it was not, or unknown."""
+    if stop.when.begins is None or last is None or (silent_s := stop.when.begins - last) <= limits().silent_s:
+        return None
+    may_be_of_zone = silent_s % ZONES_APART_S < limits().lag_s
+    means = "it hung, or its times are of another zone than those of its scheduler" if may_be_of_zone else "it hung"
+    return f"{round(silent_s / 60)} minutes", means
 
 
 def _first_of_each(events: Iterable[Event]) -> list[Event]:

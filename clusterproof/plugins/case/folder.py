@@ -22,9 +22,9 @@ from clusterproof.plugins.case import (
     nccl_ras,
     node_log,
     one_line,
-    output,
     own_reports,
     pods,
+    runs_of_log,
     scheduler,
     watched,
 )
@@ -181,8 +181,9 @@ class Reader:
             self._objects(of_kubernetes, name)
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
-        elif nccl_ras.is_of(text):
+        elif nccl_ras.is_in(text):
             nccl_ras.read(text, name, self.builder)
+            self.take_output(path, text, is_beside_others=True)
         else:
             self._by_name(path, name, text)
 
@@ -195,6 +196,8 @@ class Reader:
         elif names.is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
         elif names.is_output(path.name):
+            if pods.is_told_by_kubectl(text[:HEAD]):
+                self.builder.lack(f"{name}: what kubectl tells people; expected kubectl get pods,jobs,events -o json")
             self.take_output(path, text)
         else:
             self._unknown(path, name)
@@ -224,6 +227,8 @@ class Reader:
             return
         if len(text) > scheduler.LOOKED_AT:
             self.builder.lack(f"{name}: all behind its first {scheduler.LOOKED_AT:,} characters")
+        if scheduler.has_unread_nodes(text):
+            self.builder.lack(f"{name}: the nodes of the job, whose list is cut off; sacct -P does not cut it")
         self.builder.take_records(records, text)
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
@@ -241,13 +246,17 @@ class Reader:
             own_reports.read_file(path, self.folder, text, name, self.builder, self.budget)
         return True
 
-    def take_output(self, path: Path, text: str | None, earlier: Sequence[Path] = ()) -> None:
-        """Read an output file behind the earlier parts of it, one at a time."""
+    def take_output(
+        self, path: Path, text: str | None, earlier: Sequence[Path] = (), is_beside_others: bool = False
+    ) -> None:
+        """Read a file of output behind the earlier parts of it; beside others, only if it says anything."""
         name = self._name(path)
         rank = names.rank_of(path.name)
         parts = chain(((part, self.text(part)) for part in earlier), [(path, text)])
         lines = (line for part, content in parts for line in self._lines(part, content))
-        read = output.read(lines, OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock)
+        read = runs_of_log.read(lines, OutputSource(name, rank, is_of_task="rank" not in path.name.lower()), self.clock)
+        if is_beside_others and not read.events and read.last is None:
+            return
         self.builder.outputs.append(read)
         if rank is not None and not read.are_torchruns:
             self.builder.ranks.add(rank)

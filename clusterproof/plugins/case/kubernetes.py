@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, one_line, output, pods
+from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, one_line, pods, runs_of_log
 from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.ends import HEAD_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.folder import MAX_BYTES
 from clusterproof.plugins.case.node_log import how_to_get_it
-from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
+from clusterproof.plugins.case.output import LEFT_OUT, Output, OutputSource
 from clusterproof.plugins.case.pods import JOBS
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_fault
@@ -106,7 +106,7 @@ def _node(pod: Mapping[str, Any]) -> str:
     return label(text(parts(pod)[1].get("nodeName")))
 
 
-def _on_nodes(read: output.Output, nodes_of_pods: Mapping[str, str]) -> output.Output:
+def _on_nodes(read: Output, nodes_of_pods: Mapping[str, str]) -> Output:
     """The same with nodes in place of pods, as whose hosts NCCL and mpirun name them."""
     nodes = {label(pod): node for pod, node in nodes_of_pods.items()}
     events, outlived = (
@@ -214,7 +214,7 @@ class _Reader:
             return
         if content:
             lines = plain(content.decode("utf-8", "replace")).splitlines()
-            read = output.read(lines, OutputSource(source, None, node), self.clock)
+            read = runs_of_log.read(lines, OutputSource(source, None, node), self.clock)
             self.builder.outputs.append(_on_nodes(read, others))
             self.builder.count("file of output")
 

@@ -14,7 +14,9 @@ _SRUN = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exi
 _MPIRUN = re.compile(  # of [[…,0],…], its daemons, nothing is known
     r"(?:Process name: \[(?:\[\d{1,10},1\]|[\w.-]{1,253}@1),| noticed that process rank )(\d{1,7})\b"
 )
-_MPI_ABORT = re.compile(r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator MPI_COMM_WORLD")
+_MPI_ABORT = re.compile(  # a duplicate of communicator 0 is of all ranks too, as that of mpi4py and of Horovod
+    r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator (?:MPI_COMM_WORLD|MPI COMMUNICATOR \d{1,9} DUP FROM 0\b)"
+)
 _HYDRA = re.compile(r"=   RANK (\d{1,7}) PID \d{1,10} RUNNING AT ")
 _HYDRA_SIGNAL = re.compile(r"=   KILLED BY SIGNAL: (\d{1,3}) \(")
 _BY_OTHERS = ("9", "15")  # SIGKILL, which it sends to all others, and SIGTERM

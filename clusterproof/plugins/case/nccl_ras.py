@@ -14,6 +14,7 @@ from clusterproof.plugins.case.builder import CaseBuilder
 from clusterproof.plugins.core.message import number_of
 
 APART = 2  # operations by which a rank is behind
+_REPORT = "Job summary"  # how each report begins, behind the versions
 _BEGINS = re.compile(r"(?m)^Communicators\.\.\. \(\d{1,9}\.\d{1,9}s\)\r?$")
 _TOTALS = re.compile(r"\s*(?:\d{1,9}(?:-\d{1,9})?\s+){4}(\d{1,9})\s*")  # nodes, processes, GPUs; all processes, GPUs
 _GROUP = re.compile(r"\s*(\d{1,9})(?:\s+\d{1,9}(?:-\d{1,9})?){3}\s+(\d{1,9})\s+\d{1,9}\s+[A-Z]{2,20}\b")
@@ -28,13 +29,14 @@ _MISSING = re.compile(r"\s*The missing ranks?: (\d{1,9})\s*$")
 SILENT = "gave no answer to NCCL's RAS"
 
 
-def is_of(text: str) -> bool:
-    """Whether a file is the output of ncclras."""
-    return bool(_BEGINS.search(text[: 1 << 16]))
+def is_in(text: str) -> bool:
+    """Whether a file has output of ncclras: alone, or in a job's log that asks it again and again."""
+    return bool(_BEGINS.search(text))
 
 
 def read(text: str, name: str, builder: CaseBuilder) -> None:
-    """Add the ranks that RAS names, and processes whose rank it does not say as something missing."""
+    """Add the ranks that RAS names last, and processes whose rank it does not say as something missing."""
+    text = text[max(0, text.rfind(_REPORT)) :]
     world, sizes = _sizes(text)
     counts: dict[int, tuple[int, str]] = {}  # by rank of the job: operations launched, and node
     most, operations, is_of_job = 0, 0, True

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
-from clusterproof.plugins.case.clocks import Clock, unwrapped, without
+from clusterproof.plugins.case.clocks import Clock, without
 from clusterproof.plugins.case.exceptions import OF_MPIRUN, UNCAUGHT, Exceptions, Key, Messages, rest_of
 from clusterproof.plugins.case.launchers import FirstEnd, TorchrunReport, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
+from clusterproof.plugins.case.slurms_lines import SlurmsLines
 from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.case.watchdog import Watchdog, waited_s
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
@@ -30,7 +32,7 @@ _MEGATRON = re.compile(  # of a result that it computes again, or of NaN
     r"([A-Za-z0-9][\w.-]{0,252})(?:, device \d{1,3}, iteration \d|$)"
 )
 _NODE_FAILURE = re.compile(
-    r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\[\d{1,10},0\],\d{1,7}\] on node) "
+    r"(?:Node failure on|Task launch for \S{1,64} failed on node|Remote daemon: \[\S{1,300}\] on node) "
     r"([A-Za-z0-9][\w.-]{0,252})"
 )
 
@@ -53,6 +55,7 @@ class Output:
     outlived: tuple[Event, ...]  # the job continued after these
     nodes_of_ranks: dict[int, str]
     progress: float | None
+    stepped: float | None  # by when the last step was logged at the latest; infinite if no time stands behind it
     last: float | None
     lived: float | None  # time of the last line that is about no end
     watchdog: Watchdog
@@ -67,17 +70,9 @@ class Output:
     of_tasks: frozenset[str] = frozenset()  # the sources of events whose rank is a task's number
 
 
-def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
-    """Parse the lines of one file."""
-    reader = _Reader(source, clock)
-    for number, line in enumerate(lines, 1):
-        if line:
-            wrote, own = unwrapped(line[:LONGEST_WRAPPED])
-            reader.take(number, own[:LONGEST_LINE], wrote)
-    return reader.output()
+class OutputReader:
+    """Reads the lines of one run, in their order."""
 
-
-class _Reader:
     def __init__(self, source: OutputSource, clock: Clock) -> None:
         self.source = source
         self.clock = clock
@@ -94,9 +89,11 @@ class _Reader:
         self.untold: dict[int | None, Key] = {}  # for each rank, among the findings
         self.stamp = Span()
         self.is_stamped = False  # whether the current line has a time
+        self.of_slurm = SlurmsLines()
         self.last_lines = LastLines()
         self.earlier: dict[Key, Event] = {}  # long before another of that sign
         self.progress: float | None = None
+        self.stepped: float | None = None
         self.watchdog = Watchdog()
         self.timed_out: set[int] = set()
         self.labelled: set[int] = set()
@@ -106,10 +103,11 @@ class _Reader:
 
     def take(self, number: int, line: str, wrote: str = "") -> None:
         """Process a line; `wrote` is the time that the container runtime gives it, if any."""
-        self._take_stamp(self.clock.of(wrote or line))
+        self._take_stamp(self.of_slurm.time_of("" if wrote else line, self.clock.of(wrote or line), self.stamp))
         rank, node = self._source_of(line)
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
+            self.stepped = self.stamp.ends if self.is_stamped else math.inf
             self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
         self.watchdog.take(line, rank)
         failure = self.torchrun_report.take(line)
@@ -160,10 +158,14 @@ class _Reader:
     def _take_stamp(self, stamp: Span) -> None:
         self.is_stamped = stamp.is_known
         if stamp.is_known:
+            placed = {} if self.of_slurm.is_now else self.of_slurm.placed(stamp, self.stamp)
+            for key in placed.keys() & self.found.keys():
+                self.found[key] = replace(self.found[key], when=placed[key])
             for key in self.open:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
             self.open.clear()
             self.stamp = stamp
+            self.stepped = stamp.ends if self.stepped == math.inf else self.stepped
 
     def _set_aside(self, key: Key, to: dict[Key, Event]) -> None:
         """Keep it apart from what comes later: the first line of it, and how many there were."""
@@ -194,6 +196,8 @@ class _Reader:
             waited_s=waiting_s,
         )
         self.lines[key] = number
+        if self.of_slurm.is_now:
+            self.of_slurm.keys.append(key)
         if self.is_of_task:
             self.of_tasks.add(self.found[key].source)
         self.messages.begin(line, key)
@@ -261,6 +265,7 @@ class _Reader:
             outlived=tuple(self._named(self.outlived.values())),
             nodes_of_ranks=self.ranks.nodes,
             progress=self.progress,
+            stepped=self.stepped,
             last=self.stamp.ends,
             lived=self.last_lines.lived,
             watchdog=self.watchdog,

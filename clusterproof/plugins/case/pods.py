@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -20,6 +21,15 @@ BADLY = ("Failed",)  # conditions of a finished object that did not succeed
 END_CONDITIONS = ("DisruptionTarget", "TerminationTarget", "Failed")  # the reason a pod ended; the second is Kueue's
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # reasons of a container
 MAX_DEPTH = 2  # nesting depth of lists
+_TOLD = re.compile(
+    r"(?m)^(?:Name: {2,40}\S{1,253}\n(?:Priority|Namespace): "
+    r"|(?:NAMESPACE {1,253})?(?:NAME {1,253}READY {1,9}STATUS|LAST SEEN {1,40}TYPE {1,40}REASON))"
+)
+
+
+def is_told_by_kubectl(text: str) -> bool:
+    """Whether a text has tables or descriptions of kubectl, which are for people."""
+    return bool(_TOLD.search(text))
 
 
 def objects(text: str) -> list[Mapping[str, Any]]:

@@ -108,6 +108,12 @@ def is_forged(text: str) -> bool:
     return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
 
 
+def has_unread_nodes(text: str) -> bool:
+    """Whether a list of nodes is cut off, as sacct's table cuts what is wider than its column: `gpu[001-0+`."""
+    lists = (fields.get("NodeList", "") for fields in _records(_record(text)[:LOOKED_AT], _ROW))
+    return any(nodes not in _NO_NODES and not _nodes(nodes) for nodes in lists)
+
+
 def heterogeneous_jobs(text: str) -> set[str]:
     """The heterogeneous jobs in a record: each component has a number of its own, which the kernel uses."""
     return {match[1] or match[2] for match in _COMPONENT.finditer(_record(text)[:LOOKED_AT])}

@@ -19,6 +19,9 @@ PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files with equal names are distin
 NORM_LINES = 3  # at the end of a log: loss scaling only skips single steps
 UNCLEAR_LINES = 3  # the same for losses of 0
 SKIPPED_LINES = 3  # the same for lines with only skipped steps
+SETTLED_BY = (
+    40  # steps that a loss scale takes from 2**32, with which Megatron-LM begins, to 1, and some for hysteresis
+)
 NEAR_SHARE = 0.2  # of all steps, that a resumed job repeats
 _NUMBER = re.compile(r"([0-9]{1,18})")
 
@@ -95,6 +98,14 @@ class LossSeries:
             self.since = at
         self.at_end += 1
         self._wrong(at, value)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether all steps of a run are skipped so far, and no more than its loss scale may take."""
+        if not (self.first and self.last and self.last[0]) or self.at_end < self.lines:
+            return False
+        begins, ends = self.first[1], self.last[1]
+        return ends <= SETTLED_BY and (begins <= 1 or begins * self.lines == ends)
 
     def _wrong(self, at: str, value: float) -> None:
         self.first_wrong = self.first_wrong or at
