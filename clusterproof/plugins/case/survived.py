@@ -8,7 +8,7 @@ from collections import deque
 
 from clusterproof.plugins.case import Event, Span
 from clusterproof.plugins.case.exceptions import NAME_OF_EXCEPTION, OF_MPIRUN, rest_of
-from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, signs
+from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, first_words, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 WARNED = "warned"  # the sign in causes.toml
@@ -60,7 +60,8 @@ class TracebackReader:
 
     def take(self, number: int, line: str, rank: int | None) -> TracebackLine:
         """What this line is."""
-        if row := next((row for row in blocks().values() if _begins(line, row)), None):
+        is_candidate = any(text in line for text in first_words())
+        if is_candidate and (row := next((row for row in blocks().values() if _begins(line, row)), None)):
             known = self.of_ranks.setdefault(rank, _Open(number, row))
             if not row.ends:
                 count, due = (known.count + 1, known.due + 1) if not known.row.ends else (1, 1)
