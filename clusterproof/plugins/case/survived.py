@@ -52,6 +52,9 @@ class TracebackLine:
     sign: Sign | None = None  # overrides its exception's sign
 
 
+OTHER_LINE = TracebackLine()
+
+
 class TracebackReader:
     """Reads a file's lines in order, and recognises the tracebacks that causes.toml lists."""
 
@@ -69,17 +72,17 @@ class TracebackReader:
                 return TracebackLine(is_left_out=True)
             self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
         if rank not in self.of_ranks:
-            return TracebackLine()
+            return OTHER_LINE
         known = self.of_ranks[rank]
         if number - known.begins > LONGEST:
             del self.of_ranks[rank]
-            return TracebackLine()
+            return OTHER_LINE
         return self._last_line(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
 
     def _last_line(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """The end of a traceback that only its exception identifies: until that comes, it may be of any kind."""
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
-            return TracebackLine()
+            return OTHER_LINE
         del self.of_ranks[rank]
         is_known = any(text in line for text in known.row.ends)
         sign = signs().get(known.row.sign)
@@ -96,7 +99,7 @@ class TracebackReader:
         is_over = not known.count and not is_chain
         if is_over or (is_header and not known.due) or (known.due and not is_part and not is_end):
             del self.of_ranks[rank]
-            return TracebackLine()
+            return OTHER_LINE
         if is_part:
             due = known.due - is_header + is_chain
             self.of_ranks[rank] = replace(
