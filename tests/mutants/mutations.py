@@ -161,7 +161,7 @@ def _lines(node: ast.AST) -> range:
 def _source_of(node: ast.AST, lines: Sequence[bytes]) -> str:
     shown = node.test if isinstance(node, (ast.If, ast.Assert)) else node
     assert isinstance(shown, (ast.expr, ast.stmt))
-    own = lines[shown.lineno - 1 : shown.end_lineno]
+    own = [*lines[shown.lineno - 1 : shown.end_lineno]]
     own[-1] = own[-1][: shown.end_col_offset]  # first, as it may be the only one
     own[0] = own[0][shown.col_offset :]
     return " ".join(b" ".join(own).decode().split())
