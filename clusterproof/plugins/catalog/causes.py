@@ -168,7 +168,8 @@ def _any_phrase(where: str) -> re.Pattern[str]:
         (first, "|".join(re.escape(phrase[1:]) for phrase in of))
         for first, of in groupby(phrases, lambda phrase: phrase[:1])
     )
-    return re.compile("|".join(f"{re.escape(first)}(?:{rest})" for first, rest in by_letter))
+    words = "|".join(f"{re.escape(first)}(?:{rest})" for first, rest in by_letter)
+    return re.compile(words)
 
 
 @cache
