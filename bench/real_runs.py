@@ -58,6 +58,7 @@ class Plan:
     severity: float
     cgroup: str
     hangs: bool
+    batch: int = 128  # samples
     hangs_s: float = HANGS_S  # until it is ended
     dumps: bool = False  # whether its ranks can dump a Flight Recorder
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-WIDTH, BATCH = 256, 128
+WIDTH = 256
 HEAP = 300_000  # objects that a garbage collection scans
 TRACED = {"wait": 12, "warmup": 2, "active": 8}  # steps
 FOR_EVER_S = 1e6
@@ -73,7 +73,7 @@ class Rank:
         layers = [part for _ in range(3) for part in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 1)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        steps, size = self.plan["steps"], BATCH * (6 if self.fault == "uneven batch" else 1)
+        steps, size = self.plan["steps"], self.plan["batch"] * (6 if self.fault == "uneven batch" else 1)
         batches_of_run = Batches(steps, size, self.hangs_at if self.fault == "stuck loader" else -1)
         batches = iter(torch.utils.data.DataLoader(batches_of_run, batch_size=None))
         torch.distributed.barrier()

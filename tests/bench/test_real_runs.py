@@ -63,7 +63,7 @@ def test_the_rank_at_fault_is_named_and_nobody_else(fault: str, python: str, tmp
     plan = next(plan for plan in plans(ROUNDS, tmp_path) if plan.fault == fault and plan.ranks == 4)
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
         training = Training(python, log)
-        training.run(replace(plan, steps=90))
+        training.run(replace(plan, steps=90, batch=32))
         training.end()
     assert set(named(plan.folder)) == plan.injected
 

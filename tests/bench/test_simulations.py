@@ -22,7 +22,7 @@ FIGURES = {"detected_7pct", "false_positive_rate", "kind_right", "rounds_max", "
 @pytest.fixture(scope="module")
 def data() -> Tallies:
     """A few clusters of 8 and of 32 nodes."""
-    return simulate(0.02, (8, 32), processes=1)
+    return simulate(0.01, (8, 32), processes=1)
 
 
 @pytest.mark.long

@@ -53,6 +53,11 @@ def probed(
         return merged(evidence, _answered(node, load_program(in_order, OPTIONS)), in_order)
 
 
+def minified_once() -> None:
+    """Minify the collectors, so that the processes that this one forks from now on need not."""
+    program(collector_names(), ProbeOptions())
+
+
 def _answered(node: Node, to_run: Program) -> NodeEvidence:
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
     return evidence_of(Target(node.name), Answer(output=ran.stdout + ran.stderr), to_run.nonce)

@@ -48,6 +48,7 @@ from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
+from tests.captures.any_text import WORDS, understood
 
 FAMILIES = {
     "dcgmi": (*dcgmi.FORMS, *dcgm_watches.FORMS),
@@ -237,34 +238,7 @@ def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
     assert xids(facts.lines(raw["kernel_log"]["lines"])) == xids((None, line) for line in sample.lines)
 
 
-# Any text
-
-
-def understood(form: Form, text: str) -> None:
-    """Read any text with a format: it yields collectors, or an error."""
-    if not form.recognises(text):
-        return
-    try:
-        raw = form.read(text)
-    except CaptureError:
-        return
-    assert all(isinstance(value, dict) for value in raw.values())
-
-
-PIECES = """
-| + # : = [ ] ( ) { } , / * 0 1 32 -1 1.5 N/A (null) unlimited Filesystem Mounted on Use% Size UUID bytes Used
-NodeName= State= Gres=gpu:8 CPUTot= CA 'mlx5_0' Port 1: size count type time algbw busbw #wrong size(B) count(elems)
-NVRM: Xid PASS Fail GPU Diagnostic Result hca_id: link provider: domain: efa-rdm MemTotal: kB Mem: total used free
-"MESSAGE" "_TRANSPORT" : "kernel" __CURSOR= Conditions: Taints: Capacity: Ready True
-"""
-WORDS = st.sampled_from((*PIECES.split(), "\n", "\t", "  ", "\nName: gpu001\nRoles: <none>\n"))
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-@given(text=st.text(max_size=400) | st.lists(WORDS, max_size=80).map(" ".join))
-@examples(60)
-def test_no_text_makes_a_form_raise_anything_but_its_own_error(form: Form, text: str) -> None:
-    understood(form, text)
+# Captures with damage
 
 
 @pytest.mark.skipif(not manifest(), reason="no captures")

@@ -153,7 +153,7 @@ def test_files_that_are_broken_are_said_and_cost_nothing_else(tmp_path: Path) ->
 
 @pytest.mark.long
 def test_a_file_is_read_from_its_beginning_and_its_end(tmp_path: Path) -> None:
-    filler = f"a line that says nothing at all{'=' * 1_000}\n" * 14_000
+    filler = f"a line that says nothing at all{'=' * 16_000}\n" * 900
     files = {"rank_0.log": f"{filler}2026-03-01 08:00:00,000 KeyError: 'image'\n", "sacct.txt": BROKEN_GPU["sacct.txt"]}
     report = json.loads(case([str(written(tmp_path, files)), "--json"])[1])
     assert report["cause"] == "code"

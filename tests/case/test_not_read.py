@@ -44,7 +44,7 @@ def test_evidence_of_another_time_is_said_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
-    long = ("x" * 4095 + "\n") * ((HEAD_BYTES + TAIL_BYTES) // 4096)
+    long = ("x" * 65_535 + "\n") * ((HEAD_BYTES + TAIL_BYTES) // 65_536)
     missing = collect(written(tmp_path, {"rank_0.log": f"{long}x", "whole.log": long})).missing
     assert [gap for gap in missing if "MiB" in gap] == ["rank_0.log: all between its first 2 MiB and its last 6 MiB"]
 

@@ -83,7 +83,7 @@ def test_a_part_of_a_rotated_log_that_is_no_text_is_said(damaged: str, tmp_path:
 
 
 def test_of_a_rotated_log_one_part_is_in_memory_at_a_time(tmp_path: Path) -> None:
-    part = STEPS + f"{'x' * 1_900}\n" * 200
+    part = STEPS + f"{'x' * 15_000}\n" * 25
     most: list[int] = []
     for earlier in (1, 10):
         written(
@@ -106,13 +106,13 @@ def test_files_that_may_each_be_of_another_rank_are_no_parts_of_one(parts: tuple
 def noise(size: int) -> str:
     """Text that hardly packs."""
     source = random.Random(0)
-    return "".join(f"{source.randbytes(64).hex()}\n" for _ in range(size // 128))
+    return "".join(f"{source.randbytes(8_192).hex()}\n" for _ in range(size // 16_384))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("cut", [0, 30_000])
 def test_of_a_packed_log_its_beginning_and_its_end_are_read(cut: int, tmp_path: Path) -> None:
-    text = f"{CUDA_OF_3}{noise(HEAD_BYTES + TAIL_BYTES)}{FAILED}".encode()
+    text = f"{CUDA_OF_3}{noise(HEAD_BYTES + TAIL_BYTES + 100_000)}{FAILED}".encode()
     packed = gzip.compress(text, 1)
     written(tmp_path, RECORD)
     (tmp_path / "job.out.gz").write_bytes(packed[: len(packed) - cut])

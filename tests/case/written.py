@@ -16,7 +16,7 @@ from tests.training_run.recorded import dump
 RANKS, NODES = range(8), ("n1", "n2", "n3", "n4")
 STEPS_S = 20.0  # between logged steps
 LAUNCHER = -1
-STARTS_S = -7200.0
+STARTS_S, LOGS_FROM_S = -7200.0, -1200.0
 TIMEOUT_S = 600.0
 Line = tuple[float, int, str]  # seconds since the fault, rank, text
 
@@ -57,7 +57,8 @@ def _steps(case: LabelledCase) -> Iterator[Line]:
         node = case.node(NODES[rank // 2])
         prefix = f"{node}:{1000 + rank}:{2000 + rank} [{rank % 2}] NCCL INFO comm 0x55d0{rank} rank {rank} nranks 8"
         yield STARTS_S + 5, rank, f"{prefix} cudaDev {rank % 2}"
-    for number in range(int(-STARTS_S / STEPS_S) - 2):
+    first, end = (int((seconds - STARTS_S) / STEPS_S) for seconds in (LOGS_FROM_S, -2 * STEPS_S))
+    for number in range(first, end):
         yield STARTS_S + 20 + number * STEPS_S, 0, f"iteration {number + 1}/90000 | lm loss: {9.1 - number / 100:.3f}"
 
 
@@ -119,7 +120,7 @@ def _write_output(case: LabelledCase, here: Path, lines: list[Line]) -> None:
     for name, output in files.items():
         if kept == "rank 0 alone" and name not in ("rank_0.log", "launcher.err"):
             continue
-        output = output[: -len(output) // 50 or None] if kept == "cut" else output
+        output = output[: -len(output) // 10 or None] if kept == "cut" else output
         (here / name).write_text("".join(f"{line}\n" for line in output), encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from clusterproof.plugins.core.evidence import NodeEvidence, from_json, to_json
+from tests.builders.evaluated import minified_once
 from tests.faults import BY_NAME, proof
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
@@ -25,6 +26,7 @@ def evidence_of(
     live = [fault for fault in faults if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
     bases = {healthy_name(fault): fault.name for fault in reversed(live)}
     names = [name for name in (*bases, *(fault.name for fault in live)) if name not in known]
+    minified_once()
     probed = dict(zip(names, workers.map(_probed, [bases.get(name, name) for name in names], names), strict=True))
     if kept and probed:
         with kept.open("a", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.nodes import nodes
-from tests.builders.evaluated import among, asked_of
+from tests.builders.evaluated import among, asked_of, minified_once
 from tests.faults import ALL_FAULTS, proof
 from tests.faults.captured_fault import NODE, CapturedFault, read
 from tests.faults.fault import Fault
@@ -21,6 +21,7 @@ AnyFault: TypeAlias = "Fault | CapturedFault"
 
 def begin(executor: Executor, chosen: Iterable[AnyFault]) -> dict[str, Future[NodeEvidence]]:
     """Start collecting each fault's evidence, in the executor's processes."""
+    minified_once()
     faults = [fault for fault in chosen if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
     return {fault.name: executor.submit(_evidence_of, fault.name) for fault in faults}
 

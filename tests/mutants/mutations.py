@@ -127,7 +127,7 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
             for change, operator in OPERATORS.items():
                 other = operator(node)
                 if other is not None:
-                    compiled = partial(_compiled, function, {id(node): _at(node, other)}, place, file)
+                    compiled = partial(_compiled, function, node, other, place, file)
                     yield Mutant(place, _lines(node), change, _source_of(node, source_lines), compiled)
 
 
@@ -140,12 +140,9 @@ def _functions(tree: ast.AST) -> Iterator[Function]:
             yield from _functions(node)
 
 
-def _at(old: ast.AST, new: ast.AST) -> ast.AST:
-    return ast.fix_missing_locations(ast.copy_location(new, old))
-
-
-def _compiled(function: Function, instead: dict[int, ast.AST], place: Place, file: Path) -> CodeType:
-    function = copy.deepcopy(function, dict(instead))  # a copy is needed, as deepcopy adds to it
+def _compiled(function: Function, node: ast.AST, other: ast.AST, place: Place, file: Path) -> CodeType:
+    changed = ast.fix_missing_locations(ast.copy_location(other, node))
+    function = copy.deepcopy(function, {id(node): changed})
     annotations = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
     body: list[ast.stmt] = [annotations, function if isinstance(function, ast.FunctionDef) else ast.Expr(function)]
     module = compile(ast.fix_missing_locations(ast.Module(body, [])), str(file), "exec", dont_inherit=True)
@@ -162,13 +159,12 @@ def _lines(node: ast.AST) -> range:
 
 
 def _source_of(node: ast.AST, lines: Sequence[bytes]) -> str:
-    """Its text on one line. AST columns count bytes; `ast.get_source_segment` would split the file again for each."""
     shown = node.test if isinstance(node, (ast.If, ast.Assert)) else node
     assert isinstance(shown, (ast.expr, ast.stmt))
-    of_node = list(lines[shown.lineno - 1 : shown.end_lineno])
-    of_node[-1] = of_node[-1][: shown.end_col_offset]
-    of_node[0] = of_node[0][shown.col_offset :]
-    return " ".join(b" ".join(of_node).decode().split())
+    own = [*lines[shown.lineno - 1 : shown.end_lineno]]
+    own[-1] = own[-1][: shown.end_col_offset]  # first, as it may be the only one
+    own[0] = own[0][shown.col_offset :]
+    return " ".join(b" ".join(own).decode().split())
 
 
 def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:

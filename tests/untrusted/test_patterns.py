@@ -9,21 +9,16 @@ import pytest
 
 from tests.untrusted.expressions import Expression, expressions, untold
 from tests.untrusted.patterns import offenders
-from tests.untrusted.programs import bounded
 
 pytestmark = [pytest.mark.any_user, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
-ALL = """
-from tests.untrusted.expressions import expressions
-from tests.untrusted.patterns import offenders
-every = expressions()
-print(len(every) > 700, sum(one.is_searched for one in every) > 200, *offenders(every), sep="\\n")
-"""
 
 
 def test_every_expression_of_the_product_takes_a_time_by_the_length_of_the_text() -> None:
-    ran = bounded(ALL, cpu_s=600)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\nTrue\n", "")
+    every = expressions()
+    assert len(every) > 700
+    assert sum(one.is_searched for one in every) > 200
+    assert list(offenders(every)) == []
 
 
 @pytest.mark.parametrize(
@@ -40,9 +35,10 @@ def test_what_a_function_puts_together_is_among_them(part: str) -> None:
 
 
 def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have() -> None:
-    """Expressions from tables appear as in the catalogue; names are escaped when they are inserted."""
+    """Expressions from tables appear as in the catalogue; names and words are escaped when inserted."""
     assert untold() == [
         "agent.pattern: self.pattern",
+        "catalog.causes: words",
         "catalog.instance_types: self.product",
         "catalog.instance_types: self.vendor",
         "catalog.kubernetes: row.pattern",

@@ -50,6 +50,9 @@ class Span:
         return self.ends is not None and other.begins is not None and self.ends + apart_s < other.begins
 
 
+NO_TIME = Span()
+
+
 @record
 class Event:
     """A significant line in the job's output, or in what its scheduler or Kubernetes reports about it.

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from heapq import nlargest
 from statistics import median
 
-from clusterproof.plugins.case import Collected, Event, Fact, LogBegin, Offset, Span
+from clusterproof.plugins.case import NO_TIME, Collected, Event, Fact, LogBegin, Offset, Span
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record, replace
 
@@ -81,7 +81,7 @@ class Clock:
         if (cancelled := _CANCELLED.search(line[:LONGEST_BEFORE])) and (match := _FULL.match(line, cancelled.end())):
             year, _, month, day, hour, minute, second, part, zone = match.groups()
             return self._span((year, month, day, hour, minute, second), part, zone)
-        return Span()
+        return NO_TIME
 
     def _without_year(self, parts: tuple[int | str, ...], part: str | None) -> Span:
         spans = [self._span((self.year, *parts), part, None)]
@@ -99,9 +99,9 @@ class Clock:
         try:
             moment = datetime(*map(int, parts), tzinfo=timezone.utc).timestamp()  # type: ignore[arg-type,misc]
         except (ValueError, OverflowError):
-            return Span()
+            return NO_TIME
         begins = moment + float(f"0.{part or 0}") - (self.offset_s if zone is None else _offset_s(zone))
-        return Span(begins, begins if part else begins + 1.0) if 0 <= begins < LATEST_S else Span()
+        return Span(begins, begins if part else begins + 1.0) if 0 <= begins < LATEST_S else NO_TIME
 
 
 def is_of_slurm(line: str) -> bool:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from clusterproof.plugins.case import Event, Span, label, one_line
+from clusterproof.plugins.case import NO_TIME, Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, without
 from clusterproof.plugins.case.exceptions import OF_MPIRUN, UNCAUGHT, Exceptions, Key, Messages, rest_of
 from clusterproof.plugins.case.launchers import FirstEnd, TorchrunReport, without_tasks
@@ -87,7 +87,7 @@ class OutputReader:
         self.messages = Messages()
         self.survived = TracebackReader()
         self.untold: dict[int | None, Key] = {}  # for each rank, among the findings
-        self.stamp = Span()
+        self.stamp = NO_TIME
         self.is_stamped = False  # whether the current line has a time
         self.of_slurm = SlurmsLines()
         self.last_lines = LastLines()
@@ -108,7 +108,7 @@ class OutputReader:
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
             self.stepped = self.stamp.ends if self.is_stamped else math.inf
-            self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
+            self.steps.add(number, rank, step, self.stamp if self.is_stamped else NO_TIME)
         self.watchdog.take(line, rank)
         failure = self.torchrun_report.take(line)
         if failure:
@@ -124,7 +124,7 @@ class OutputReader:
             if untold := self.untold.pop(rank, None):
                 self._forget(untold)
         sign = None if traceback_line.is_left_out else traceback_line.sign or sign_of("output", line)
-        self.last_lines.add(rank, self.stamp if self.is_stamped else Span(), sign)
+        self.last_lines.add(rank, self.stamp if self.is_stamped else NO_TIME, sign)
         if traceback_line.is_left_out:
             return
         has_own_time = self.is_stamped and not wrote

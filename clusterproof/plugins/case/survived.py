@@ -8,7 +8,7 @@ from collections import deque
 
 from clusterproof.plugins.case import Event, Span
 from clusterproof.plugins.case.exceptions import NAME_OF_EXCEPTION, OF_MPIRUN, rest_of
-from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, signs
+from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, STOPPED, Block, Sign, blocks, first_words, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 WARNED = "warned"  # the sign in causes.toml
@@ -52,6 +52,9 @@ class TracebackLine:
     sign: Sign | None = None  # overrides its exception's sign
 
 
+OTHER_LINE = TracebackLine()
+
+
 class TracebackReader:
     """Reads a file's lines in order, and recognises the tracebacks that causes.toml lists."""
 
@@ -60,7 +63,8 @@ class TracebackReader:
 
     def take(self, number: int, line: str, rank: int | None) -> TracebackLine:
         """What this line is."""
-        if row := next((row for row in blocks().values() if _begins(line, row)), None):
+        is_candidate = any(text in line for text in first_words())
+        if is_candidate and (row := next((row for row in blocks().values() if _begins(line, row)), None)):
             known = self.of_ranks.setdefault(rank, _Open(number, row))
             if not row.ends:
                 count, due = (known.count + 1, known.due + 1) if not known.row.ends else (1, 1)
@@ -68,17 +72,17 @@ class TracebackReader:
                 return TracebackLine(is_left_out=True)
             self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
         if rank not in self.of_ranks:
-            return TracebackLine()
+            return OTHER_LINE
         known = self.of_ranks[rank]
         if number - known.begins > LONGEST:
             del self.of_ranks[rank]
-            return TracebackLine()
+            return OTHER_LINE
         return self._last_line(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
 
     def _last_line(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """The end of a traceback that only its exception identifies: until that comes, it may be of any kind."""
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
-            return TracebackLine()
+            return OTHER_LINE
         del self.of_ranks[rank]
         is_known = any(text in line for text in known.row.ends)
         sign = signs().get(known.row.sign)
@@ -95,7 +99,7 @@ class TracebackReader:
         is_over = not known.count and not is_chain
         if is_over or (is_header and not known.due) or (known.due and not is_part and not is_end):
             del self.of_ranks[rank]
-            return TracebackLine()
+            return OTHER_LINE
         if is_part:
             due = known.due - is_header + is_chain
             self.of_ranks[rank] = replace(

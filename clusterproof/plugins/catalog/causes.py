@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import groupby
 
 from clusterproof.plugins.catalog.rows import build, document, table
 from clusterproof.plugins.core.record import record
@@ -113,10 +115,18 @@ def blocks() -> Mapping[str, Block]:
     return table(Block, FILE, "block", "name")
 
 
+@cache
+def first_words() -> tuple[str, ...]:
+    """Words of the first lines of tracebacks of every kind."""
+    return tuple(phrase for block in blocks().values() for phrase in block.says)
+
+
 def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that matches a line of such a source."""
     if alone := _complete_lines(where).get(line.strip()):
         return alone
+    if not _any_phrase(where).search(line):
+        return None
     is_harmless = where == "output" and any(phrase in line for phrase in harmless())
     for phrase, sign in _sign_phrases(where):
         if is_harmless and sign.cause != HARDWARE:  # a job that retries continues with the broken GPU
@@ -148,6 +158,18 @@ def harmless() -> tuple[str, ...]:
 @cache
 def _sign_phrases(where: str) -> tuple[tuple[str, Sign], ...]:
     return tuple((phrase, sign) for sign in signs().values() if where in sign.read_in for phrase in sign.says)
+
+
+@cache
+def _any_phrase(where: str) -> re.Pattern[str]:
+    """Matches every line with such a phrase: most have none, and one search by first letters is the fastest."""
+    phrases = sorted({phrase for phrase, _ in _sign_phrases(where)})
+    by_letter = (
+        (first, "|".join(re.escape(phrase[1:]) for phrase in of))
+        for first, of in groupby(phrases, lambda phrase: phrase[:1])
+    )
+    words = "|".join(f"{re.escape(first)}(?:{rest})" for first, rest in by_letter)
+    return re.compile(words)
 
 
 @cache

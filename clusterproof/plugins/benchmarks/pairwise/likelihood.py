@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from math import exp, fsum, inf, log, pi, sqrt
+from operator import add, mul
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, VALUES_BEFORE, Normal, Tails, even
@@ -37,15 +38,16 @@ def _fit(values: Sequence[float], sigma: float) -> tuple[float, float, float]:
     """The best fit from this start: its likelihood, centre and deviation."""
     centre, share = median(values), OUTLIERS
     for _ in range(_STEPS):
-        weights = [_share_of_normal(x - centre, sigma, share) for x in values]
+        normal, beyond = _parts(values, centre, sigma, share)
+        weights = [of / (of + other) for of, other in zip(normal, beyond, strict=True)]
         total = sum(weights)
-        before, centre = centre, sum(weight * x for weight, x in zip(weights, values, strict=True)) / total
-        squares = sum(weight * (x - centre) ** 2 for weight, x in zip(weights, values, strict=True))
+        before, centre = centre, sum(map(mul, weights, values)) / total
+        squares = sum([weight * (x - centre) ** 2 for weight, x in zip(weights, values, strict=True)])
         sigma = max(sqrt(squares / max(total - 1, 1)), MIN_SIGMA)
         share = (OUTLIERS * VALUES_BEFORE + len(values) - total) / (VALUES_BEFORE + len(values))
         if abs(centre - before) < sigma / 100:
             break
-    likely = sum(log((1 - share) * _normal(x - centre, sigma) + share * even(x - centre)) for x in values)
+    likely = sum(map(log, map(add, *_parts(values, centre, sigma, share))))
     return likely, centre, sigma
 
 
@@ -159,14 +161,16 @@ def _either(logs: Collection[float]) -> float:
 
 
 def _likelihood(values: Sequence[float], centre: float, sigma: float, tails: Tails) -> float:
-    normal = 1 - tails.share
-    return sum(log(normal * _normal(x - centre, sigma) + tails.density(x - centre)) for x in values)
+    about = [x - centre for x in values]
+    return sum(map(log, map(add, _normal(about, sigma, 1 - tails.share), map(tails.density, about))))
 
 
-def _share_of_normal(x: float, sigma: float, outliers: float) -> float:
-    normal = (1 - outliers) * _normal(x, sigma)
-    return normal / (normal + outliers * even(x))
+def _parts(values: Sequence[float], centre: float, sigma: float, share: float) -> tuple[list[float], list[float]]:
+    """The densities of these values as normal ones, and as outliers, of which there is this share."""
+    about = [x - centre for x in values]
+    return _normal(about, sigma, 1 - share), [share * even(x) for x in about]
 
 
-def _normal(x: float, sigma: float) -> float:
-    return exp(-0.5 * (x / sigma) ** 2) / (sigma * sqrt(2 * pi))
+def _normal(about: Sequence[float], sigma: float, share: float) -> list[float]:
+    height = sigma * sqrt(2 * pi)
+    return [share * (exp(-0.5 * (x / sigma) ** 2) / height) for x in about]
