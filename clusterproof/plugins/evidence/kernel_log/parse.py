@@ -22,8 +22,9 @@ SHARE = 0.5  # share of these that must have the form
 NO_TIME = math.nan  # a line does not have one
 LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 
+_OF_X_SERVER = r" \((?:II|WW|EE|NI|--|==|\*\*|\+\+|!!|\?\?)\)"  # behind the same stamp, in a log that users may write
 _STAMPED = re.compile(
-    r"(?:<\d{1,3}>)?\[\s{0,12}\d{1,12}\.\d{3,9}\]"  # dmesg
+    rf"(?:<\d{{1,3}}>)?\[\s{{0,12}}\d{{1,12}}\.\d{{3,9}}\](?!{_OF_X_SERVER})"  # dmesg
     r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"  # /dev/kmsg
     rf"|\[{WORD} {SYSLOG_TIME} \d{{4}}\] "  # dmesg -T
     r"|kern\s{0,4}:\s?\w{1,8}\s{0,4}:"  # dmesg -x, talosctl dmesg
