@@ -45,6 +45,14 @@ def test_a_line_of_another_output_below_the_csv_is_no_gpu(line: str) -> None:
     assert [gpu["index"] for gpu in nvml["gpus"]] == [0, 1]
 
 
+def test_a_gpu_whose_csv_line_has_more_values_than_columns_is_there_and_nothing_is_known_of_it() -> None:
+    line = "1, Reset  <= this one, since noon"
+    values, problems = read_text(f"index, gpu_recovery_action\n0, None\n{line}\n")
+    nvml: Any = values["nvml"]
+    assert nvml["gpus"][1] == {"index": 1, "lost": None}
+    assert problems == [f"nvidia-smi --query-gpu: 3 values for 2 columns: {line}"]
+
+
 def test_of_the_csv_of_a_loop_that_ran_for_long_the_last_lines_are_read_and_the_others_counted() -> None:
     lines = ["timestamp, index, temperature.gpu", *["2026/12/01 10:00:00.000, 0, 30"] * 5_000]
     lines.append("2026/12/01 17:00:00.000, 0, [GPU is lost]")
