@@ -165,6 +165,14 @@ def test_the_old_table_is_read_as_the_new_one() -> None:
     }
 
 
+def test_a_line_without_a_uuid_below_a_list_names_no_gpu_and_is_said_to_be_unread() -> None:
+    both = "GPU 0: NVIDIA H100 (UUID: GPU-a)\nGPU 1: NVIDIA H100 (UUID: GPU-b)\n"
+    values, problems = read_text(f"{both}\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: FAULTY\n")
+    nvml: Any = values["nvml"]
+    assert (nvml["count"], [gpu["name"] for gpu in nvml["gpus"]]) == (2, ["NVIDIA H100", "NVIDIA H100"])
+    assert problems == ["nvidia-smi -L: 2 lines below it of no known form: GPU 0: OK, GPU 1: FAULTY"]
+
+
 def test_nvlink_s_shows_each_links_state_and_says_what_it_leaves_out() -> None:
     text = """\
         GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-xxx)
