@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, ISO_DAY, SYSLOG_TIME, WORD, ZONE, unwrap
 from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, below_typed
 
 LONGEST_LINE = 2048
 FURTHER = " " * 13  # at least, before the further lines of a message: journalctl and dmesg put them below its text
@@ -127,7 +127,7 @@ def _dated(text: str) -> str:
 
 
 def _first_lines(text: str) -> list[str]:
-    lines = shown(text[:200_000]).split("\n")[:LOOKED_AT]
+    lines = shown(below_typed(text[:200_000])).split("\n")[:LOOKED_AT]
     return [line for line in lines if line.strip() and not _JOURNALS.match(line)]
 
 
