@@ -153,6 +153,19 @@ def test_a_query_without_a_header_gets_the_one_that_its_command_names() -> None:
     assert [text for _, text in cut_texts] == ["index, pci.bus_id\n0, 00000000:53:00.0"]
 
 
+@pytest.mark.parametrize("before", ["", "sudo ", "/usr/bin/"])
+def test_a_query_is_a_command_without_a_prompt_too(before: str) -> None:
+    typed = f"{before}nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv,noheader"
+    assert cut(f"before\n{typed}\n1, Reset\n")[1] == (typed, "index, gpu_recovery_action\n1, Reset")
+
+
+@pytest.mark.parametrize(
+    "line", ["nvidia-smi is slow", "nvidia-smi --query-gpu=index says nothing", "my nvidia-smi -q"]
+)
+def test_what_is_said_of_a_command_is_no_command(line: str) -> None:
+    assert len(cut(f"before\n{line}\nafter")) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -284,7 +284,7 @@ def values_of(node: Node, name: str) -> str | None:
     values = set()
     for gpu in node.gpus:
         reading, unread = readings(gpu, name)
-        values |= {as_text(value) for value in reading.values()}
+        values |= {as_text(value) for value in reading.values() if value is not None}
         values |= {UNREPORTED for why in unread if isinstance(why, NotApplicable)}
     return SEVERAL.join(sorted(values)) or None
 

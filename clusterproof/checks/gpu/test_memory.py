@@ -167,7 +167,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     reading, _ = readings(gpu, "processes", "utilization_percent")
     if reading.get("processes"):
         return
-    owned = "no process owns it" if "processes" in reading else "no process is known to own it"
+    owned = "no compute process owns it" if "processes" in reading else "no process is known to own it"
     with part:
         used_mib, limit_mib = gpu.memory_used_mib, node.threshold("gpu.idle_memory_mib")
         concern_if(used_mib > limit_mib, f"{used_mib} MiB in use and {owned}; expected less than {limit_mib:.0f} MiB")

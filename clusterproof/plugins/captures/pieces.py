@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.evidence.kernel_log.parse import FURTHER, is_logged
 from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
+from clusterproof.plugins.evidence.kernel_log.prefixes import OF_ALL_PROGRAMS
 from clusterproof.plugins.evidence.parsing import CHOSEN, TYPED, Form, no_line
 from clusterproof.plugins.kubernetes.parse import begins_events
 
@@ -51,6 +52,8 @@ _OF_WHAT = re.compile(
     r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)"
     r"(?![\w.-])"
 )
+# A query whose output may lack its header: a command also where no prompt is above it.
+_QUERY = re.compile(r"(?:sudo )?(?:/\S{1,100}/)?nvidia-smi(?: -\S{1,20000}| \d{1,3}(?:,\d{1,3}){0,31}){1,16}")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
@@ -132,7 +135,11 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
 
 def command_in(line: str) -> str | None:
     """The command that a line shows as typed, empty for a mere separator; None for a line of an output."""
-    if len(line) > _LONGEST_COMMAND or not line or (line[0].isalnum() and "@" not in line[:70]):
+    if len(line) > _LONGEST_COMMAND or not line:
+        return None
+    if "nvidia-smi" in line and _COLUMNS.search(line) and _QUERY.fullmatch(line.strip()):
+        return line.strip()
+    if line[0].isalnum() and "@" not in line[:70]:
         return None
     if _RULE.fullmatch(line):
         return ""
@@ -161,7 +168,8 @@ def _columns(typed: str) -> list[str]:
 
 def _of_what(typed: str) -> list[str]:
     """A line that says what an output is about, if the output itself does not."""
-    return [f"{TYPED}{typed}"] if _OF_WHAT.search(typed[:_LOOKED_AT]) else []
+    looked_at = typed[:_LOOKED_AT]
+    return [f"{TYPED}{typed}"] if _OF_WHAT.search(looked_at) or OF_ALL_PROGRAMS.search(looked_at) else []
 
 
 def _chooses_gpus(typed: str) -> bool:

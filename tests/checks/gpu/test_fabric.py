@@ -198,7 +198,7 @@ def test_the_holder_of_a_gpu_is_named(occasion: str, one: dict[str, Any], verdic
 
 def test_memory_that_no_process_owns_is_reported() -> None:
     values = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
-    expect(evaluated("no_leftover_processes", values), CONCERN, "9999 MiB in use and no process owns it")
+    expect(evaluated("no_leftover_processes", values), CONCERN, "9999 MiB in use and no compute process owns it")
 
 
 RETIRED = {"retired_pages_pending": False, "retired_pages_single_bit": 0, "retired_pages_double_bit": 0}

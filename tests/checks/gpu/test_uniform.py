@@ -62,6 +62,13 @@ def test_two_nodes_of_which_one_is_in_mig_mode_are_a_concern() -> None:
     assert "MIG differs from node to node (on on n1, off on n2)" in result.message
 
 
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_maximum_clock_that_an_output_does_not_show_is_compared_with_none(gpus: int) -> None:
+    of_a_table = host("n1", *[{"clock_max_mhz": None}] * gpus)
+    for nodes in ((of_a_table, OTHERS[0]), (OTHERS[0], of_a_table), (of_a_table, *OTHERS)):
+        assert result_of("gpu.gpu_uniform", *nodes).verdict is Verdict.PASS
+
+
 def test_a_gpu_that_cannot_be_partitioned_is_not_beside_those_that_are() -> None:
     display = {"name": "NVIDIA T1000 8GB", "mig_mode": UNSUPPORTED, "mig_pending": UNSUPPORTED}
     of_seven = [{"mig_mode": True, "mig_pending": True}] * 7

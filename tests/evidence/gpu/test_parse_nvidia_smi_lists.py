@@ -45,6 +45,14 @@ def test_a_line_of_another_output_below_the_csv_is_no_gpu(line: str) -> None:
     assert [gpu["index"] for gpu in nvml["gpus"]] == [0, 1]
 
 
+def test_a_gpu_whose_csv_line_has_more_values_than_columns_is_there_and_nothing_is_known_of_it() -> None:
+    line = "1, Reset  <= this one, since noon"
+    values, problems = read_text(f"index, gpu_recovery_action\n0, None\n{line}\n")
+    nvml: Any = values["nvml"]
+    assert nvml["gpus"][1] == {"index": 1, "lost": None}
+    assert problems == [f"nvidia-smi --query-gpu: 3 values for 2 columns: {line}"]
+
+
 def test_of_the_csv_of_a_loop_that_ran_for_long_the_last_lines_are_read_and_the_others_counted() -> None:
     lines = ["timestamp, index, temperature.gpu", *["2026/12/01 10:00:00.000, 0, 30"] * 5_000]
     lines.append("2026/12/01 17:00:00.000, 0, [GPU is lost]")
@@ -155,6 +163,14 @@ def test_the_old_table_is_read_as_the_new_one() -> None:
         "compute_mode": 0,
         "processes": [],
     }
+
+
+def test_a_line_without_a_uuid_below_a_list_names_no_gpu_and_is_said_to_be_unread() -> None:
+    both = "GPU 0: NVIDIA H100 (UUID: GPU-a)\nGPU 1: NVIDIA H100 (UUID: GPU-b)\n"
+    values, problems = read_text(f"{both}\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: FAULTY\n")
+    nvml: Any = values["nvml"]
+    assert (nvml["count"], [gpu["name"] for gpu in nvml["gpus"]]) == (2, ["NVIDIA H100", "NVIDIA H100"])
+    assert problems == ["nvidia-smi -L: 2 lines below it of no known form: GPU 0: OK, GPU 1: FAULTY"]
 
 
 def test_nvlink_s_shows_each_links_state_and_says_what_it_leaves_out() -> None:

@@ -30,6 +30,7 @@ CE = "EDAC MC0: 5 CE memory read error on CPU_SrcID#2_Channel#2_DIMM#0 (channel:
 EDAC_AMD = "EDAC amd64 MC0: CE ERROR_ADDRESS= 0x12345"
 CORRECTED_MCE = "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: 8c00004000010090"
 FATAL_MCE = "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be00000000800400"
+NAMED_BY_FILE = FATAL_MCE.replace("mce", "core")
 POISONED = "Memory failure: 0x3f5d2a: recovery action for reserved kernel page: Ignored"
 CONSUMED = "mce: Uncorrected hardware memory error in user-access at 3f5d2a000"
 HARDWARE = [
@@ -45,6 +46,7 @@ HARDWARE = [
     (EDAC_AMD, hardware("edac", True, EDAC_AMD, place="MC0")),
     (CORRECTED_MCE, hardware("mce", True, CORRECTED_MCE)),
     (FATAL_MCE, hardware("mce", False, FATAL_MCE)),
+    (NAMED_BY_FILE, hardware("mce", False, NAMED_BY_FILE)),
     (POISONED, hardware("memory", False, POISONED)),
     (CONSUMED, hardware("memory", False, CONSUMED)),
     (

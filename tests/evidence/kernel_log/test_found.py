@@ -59,6 +59,29 @@ def test_what_stands_before_a_line_hides_no_fault_in_it(text: str, source: str) 
         assert log(shown)["source"] == source
 
 
+@pytest.mark.any_user
+@pytest.mark.parametrize(
+    ("command", "source"),
+    [
+        ("sudo grep -i nvrm /var/log/syslog", OF_ALL_PROGRAMS),
+        ("zgrep Xid /var/log/messages-20221014.gz", OF_ALL_PROGRAMS),
+        ("cat /var/log/messages | grep Xid", OF_ALL_PROGRAMS),
+        ("journalctl -b | grep NVRM", OF_ALL_PROGRAMS),
+        ("sudo journalctl --since '2 days ago' | grep -i xid", OF_ALL_PROGRAMS),
+        ("journalctl -t kernel", OF_ALL_PROGRAMS),  # which logger -t writes too
+        ("grep Xid /var/log/kern.log", "capture"),
+        ("journalctl -k | grep Xid", "capture"),
+        ("journalctl -b0 -xk", "capture"),
+        ("journalctl --dmesg --no-pager", "capture"),
+        ("journalctl _TRANSPORT=kernel", "capture"),
+        ("dmesg -T | grep Xid", "capture"),
+    ],
+)
+def test_the_command_above_the_lines_says_whether_programs_write_into_their_log(command: str, source: str) -> None:
+    text = f"$ {command}\n{OF_SYSLOG}\n"
+    assert (log(text)["source"], messages(text)) == (source, [XID])
+
+
 def test_what_the_kernel_says_first_after_a_console_s_prompt_is_read() -> None:
     console = f"[   12.500000] usb 1-1: new\n\nUbuntu 22.04 LTS gpu001 ttyS0\n\ngpu001 login: [75145.414575] {XID}\n"
     assert messages(f"{console}[75146.414575] {OTHER}\n") == [XID, OTHER]

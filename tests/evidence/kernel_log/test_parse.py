@@ -172,6 +172,21 @@ def test_what_systemd_says_before_there_is_a_journal_is_in_the_kernels(date: str
     assert (collected["kernel_log"]["source"], collected["kernel_log"]["truncated"]) == ("capture", date == DATES[3])
 
 
+X_SERVER = "[   12.500] \nX.Org X Server 1.21.1\n" + "".join(
+    f"[   12.50{number}] ({kind}) a\n" for number, kind in enumerate(("==", "**", "II", "--", "++", "WW", "EE", "NI"))
+)
+
+
+@pytest.mark.any_user
+def test_the_log_of_an_x_server_is_none_of_the_kernels_whatever_stands_in_it() -> None:
+    assert of_kernel(f"{X_SERVER}[   12.600] {SHORT}\n") == []
+
+
+def test_the_log_of_an_x_server_beside_the_kernels_takes_nothing_from_it() -> None:
+    files = {"dmesg": dmesg(), "Xorg.0.log": X_SERVER}
+    assert evaluated(files)["gpu.no_xid"].verdict is Verdict.PASS
+
+
 @pytest.mark.any_user
 def test_a_process_that_is_called_like_a_host_makes_dmesg_no_log_of_all() -> None:
     names = ("a kernel: x[77]: segfault", "a sshd: x[77]: segfault", "a sshd[1]: x[77]: segfault")

@@ -10,6 +10,7 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_words import MAX_PROCESSES, 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _MAX_ROWS = 4096
+_SHOWN = 100  # characters of a line that is not understood
 _COLUMN = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,60}(?:\.[A-Za-z0-9_]{1,60}){0,8})(?: \[[^\]]{1,12}\])?")
 # Column names that nothing else begins a table with, and those that are common words besides.
 _OURS = re.compile(
@@ -59,6 +60,14 @@ def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
             row = dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
             if "pid" in columns or (len(cells) <= len(columns) and _is_of_gpu(row)):
                 yield columns, row
+            elif _has_too_many(columns, cells):
+                yield columns, {columns[0]: cells[0]}
+
+
+def _has_too_many(columns: Sequence[str], cells: Sequence[str]) -> bool:
+    """Whether a line begins as a GPU's, and then has more than its values: which is whose is unknown."""
+    begins = _IDENTITY.get(columns[0])
+    return bool(len(cells) > len(columns) and begins and begins.fullmatch(cells[0]))
 
 
 def _is_of_gpu(row: Mapping[str, str]) -> bool:
@@ -139,9 +148,14 @@ def _first_columns(text: str) -> list[str] | None:
 
 
 def _unclear(text: str) -> Sequence[str]:
-    """A line on the rows of a loop that are too many to be read."""
-    count = text.rstrip("\n").count("\n") + 1
-    return [f"{_NAME}: {count:,} lines, of which the last {_MAX_ROWS:,} were read"] if count > _MAX_ROWS else []
+    """Lines on the rows of a loop that are too many to be read, and on the first one with too many values."""
+    lines = text.rstrip("\n").split("\n")
+    many = [f"{_NAME}: {len(lines):,} lines, of which the last {_MAX_ROWS:,} were read"]
+    columns = _first_columns(text) or [""]
+    rows = ((line, [cell.strip() for cell in line.split(",")]) for line in lines[-_MAX_ROWS:] if "pid" not in columns)
+    odd = next(((line, len(cells)) for line, cells in rows if _has_too_many(columns, cells)), None)
+    said = f"{_NAME}: {odd[1]} values for {len(columns)} columns: {odd[0].strip():.{_SHOWN}}" if odd else ""
+    return [*(many if len(lines) > _MAX_ROWS else []), *filter(None, [said])]
 
 
 _NAME = "nvidia-smi --query-gpu"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import bit_error_rate, error, not_understood, unsupported
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
@@ -75,11 +76,23 @@ def _is_of_nvlink(line: str) -> bool:
 def _read_list(text: str) -> Mapping[str, object]:
     gpus = []
     for gpu, below in _all_blocks(text):
+        if "uuid" not in gpu:
+            continue
         partitions = any(_MIG.fullmatch(line) for line in below)
         gpus.append({**gpu, "mig_mode": True} if partitions else gpu)
     numbers = [gpu["index"] for gpu in gpus]
     nvml: dict[str, object] = {"init": None, "gpus": gpus}
     return {"nvml": {**nvml, "count": len(gpus)} if numbers == list(range(len(gpus))) else nvml}
+
+
+def _of_no_list(text: str) -> Sequence[str]:
+    """A line on those below a list that only look like its own: `GPU 0: OK`, of a tool that has listed the GPUs."""
+    others = [f"GPU {gpu['index']}: {gpu['name']}" for gpu, _ in _all_blocks(text) if "uuid" not in gpu]
+    return (
+        [f"nvidia-smi -L: {number_of(len(others), 'line')} below it of no known form: {listed(others)}"]
+        if others
+        else []
+    )
 
 
 def _is_status(text: str) -> bool:
@@ -170,12 +183,8 @@ def _begins(line: str) -> bool:
     return line.lstrip().startswith("GPU 0: ") and "(UUID: " in line
 
 
-def _form(name: str, recognises: Callable[[str], bool], read: Callable[[str], Mapping[str, object]], rank: int) -> Form:
-    return Form(name=name, recognises=recognises, read=read, rank=rank, begins=_begins)
-
-
 FORMS = (
-    _form("nvidia-smi -L", _is_list, _read_list, 40),
-    _form("nvidia-smi nvlink -s", _is_status, _read_status, 60),
-    _form("nvidia-smi nvlink -e", _is_counters, _read_counters, 60),
+    Form("nvidia-smi -L", _is_list, _read_list, 40, _begins, _of_no_list),
+    Form("nvidia-smi nvlink -s", _is_status, _read_status, 60, _begins),
+    Form("nvidia-smi nvlink -e", _is_counters, _read_counters, 60, _begins),
 )

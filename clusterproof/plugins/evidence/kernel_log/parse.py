@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, ISO_DAY, SYSLOG_TIME, WORD, ZONE, unwrap
 from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, below_typed
 
 LONGEST_LINE = 2048
 FURTHER = " " * 13  # at least, before the further lines of a message: journalctl and dmesg put them below its text
@@ -22,8 +22,9 @@ SHARE = 0.5  # share of these that must have the form
 NO_TIME = math.nan  # a line does not have one
 LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 
+_OF_X_SERVER = r" \((?:II|WW|EE|NI|--|==|\*\*|\+\+|!!|\?\?)\)"  # behind the same stamp, in a log that users may write
 _STAMPED = re.compile(
-    r"(?:<\d{1,3}>)?\[\s{0,12}\d{1,12}\.\d{3,9}\]"  # dmesg
+    rf"(?:<\d{{1,3}}>)?\[\s{{0,12}}\d{{1,12}}\.\d{{3,9}}\](?!{_OF_X_SERVER})"  # dmesg
     r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"  # /dev/kmsg
     rf"|\[{WORD} {SYSLOG_TIME} \d{{4}}\] "  # dmesg -T
     r"|kern\s{0,4}:\s?\w{1,8}\s{0,4}:"  # dmesg -x, talosctl dmesg
@@ -126,7 +127,7 @@ def _dated(text: str) -> str:
 
 
 def _first_lines(text: str) -> list[str]:
-    lines = shown(text[:200_000]).split("\n")[:LOOKED_AT]
+    lines = shown(below_typed(text[:200_000])).split("\n")[:LOOKED_AT]
     return [line for line in lines if line.strip() and not _JOURNALS.match(line)]
 
 

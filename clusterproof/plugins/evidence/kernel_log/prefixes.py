@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from clusterproof.plugins.evidence.kernel_log.line import ISO_DAY, SYSLOG_TIME, WORD
-from clusterproof.plugins.evidence.parsing import CaptureError
+from clusterproof.plugins.evidence.parsing import CaptureError, typed_above
 
 LOOKED_AT = 400  # lines in which a prefix is looked for
 SHARE = 0.5  # share of these that must have one
@@ -25,6 +25,11 @@ _PLACE = re.compile(
 _LOG = re.compile(
     r"(?P<folder>(?:.{0,200}/)?)(?P<stem>syslog|messages|(?:kern|user|daemon)(?:\.log)?|kernel|dmesg|debug)"
     r"(?:[.-](?P<age>\d{1,10}))?(?:\.(?:gz|xz|bz2))?"
+)
+# Commands that show a log into which programs write too.
+OF_ALL_PROGRAMS = re.compile(
+    r"/var/log/(?:syslog|messages|user|daemon|debug)\b"
+    r"|\bjournalctl\b(?!.*(?:\s-[A-Za-z]{0,20}k|--dmesg|_TRANSPORT=kernel|json|export))"
 )
 _OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files into which programs write
 _FACILITY = r"(?:kern|user|mail|daemon|auth|authpriv|syslog|lpr|news|uucp|cron|ftp|local[0-7])\.[a-z]{3,7}"
@@ -60,8 +65,8 @@ def shown(text: str) -> str:
 
 
 def is_of_all(text: str) -> bool:
-    """Whether the prefixes show that the lines are from a log of all programs."""
-    if _names_facilities(text):
+    """Whether the prefixes, or the command above, show that the lines are from a log of all programs."""
+    if OF_ALL_PROGRAMS.search(typed_above(text)) or _names_facilities(text):
         return True
     return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
 
