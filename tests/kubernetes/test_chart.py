@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import urllib.error
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.kubernetes.gate import ACCOUNT, FIT, UNFIT, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.control_plane import RefusedError
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
 
@@ -66,7 +66,7 @@ def released(bed: Bed, *values: str) -> Iterator[set[str]]:
 def _is_there(bed: Bed) -> bool:
     try:
         return bool(bed.plane.call("GET", HERE))
-    except urllib.error.HTTPError:
+    except RefusedError:
         return False
 
 
