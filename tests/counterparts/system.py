@@ -27,6 +27,8 @@ cd /mnt
 mkdir upper work root
 mount -t overlay -o "lowerdir=$layers,upperdir=upper,workdir=work" system root
 mount -t proc proc root/proc
+sed "s/^MemAvailable:.*/MemAvailable: 1048576 kB/" /proc/meminfo >meminfo # what loads a node writes a fourth
+mount --bind meminfo root/proc/meminfo
 mount --rbind /sys root/sys
 mount -t tmpfs -o mode=755 dev root/dev
 for name in null zero full random urandom; do touch root/dev/$name; mount --bind /dev/$name root/dev/$name; done

@@ -126,12 +126,12 @@ def main(arguments: Sequence[str]) -> int:
     phrase = " ".join(parser.parse_args(arguments).words)
     names = parser.chosen(phrase, [fault.name for fault in ALL_FAULTS], "words of a fault's name, such as ECC")
     chosen = [fault for fault in ALL_FAULTS if fault.name in names]
+    of_healthy = healthy_findings(chosen)  # first: a worker is a fork, and has what was loaded and evaluated for it
     proofs = []
     with ProcessPoolExecutor(os.cpu_count()) as workers:
         for proof in workers.map(prove, [fault.name for fault in chosen]):
             proofs.append(proof)
             _say(proof.in_words())
-    of_healthy = healthy_findings(chosen)
     caught = Counter(name for proof in proofs for name, verdict in proof.changed.items() if verdict in FINDINGS)
     silent = sorted(node_checks().keys() - caught.keys())
     named = f": {', '.join(silent)}" if chosen == list(ALL_FAULTS) else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import urllib.error
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collectors import ask
 from tests.builders.members import worst
 from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.control_plane import RefusedError
 
 LAYER = "topology.k8s.aws/network-node-layer-"
 P5 = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32", "hugepages-2Mi": "10256Mi"}
@@ -76,6 +76,6 @@ def pods(kubernetes: Bed, *added: tuple[str, dict[str, Any], dict[str, Any] | No
         yield
     finally:
         for name, _, _ in added:
-            with contextlib.suppress(urllib.error.HTTPError):
+            with contextlib.suppress(RefusedError):
                 path = f"/api/v1/namespaces/clusterproof/pods/{name}?gracePeriodSeconds=0"
                 kubernetes.plane.call("DELETE", path)

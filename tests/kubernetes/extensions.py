@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import urllib.error
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.control_plane import RefusedError
 from tests.testbed.kubernetes.processes import wait_until
 
 KUEUE = "kueue.x-k8s.io"
@@ -46,6 +46,6 @@ def served(kubernetes: Bed, group: str, kinds: Mapping[str, str], scope: str) ->
 def is_served(kubernetes: Bed, path: str) -> bool:
     try:
         kubernetes.plane.call("GET", path)
-    except urllib.error.HTTPError:
+    except RefusedError:
         return False
     return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import urllib.error
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,8 @@ from clusterproof.plugins.kubernetes.gate.write import write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.kubernetes.gate import ACCOUNT, FIT, UNFIT, api_of, kubectl, rights
-from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.bed import RBAC, Bed
+from tests.testbed.kubernetes.control_plane import RefusedError
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
 
@@ -50,13 +50,12 @@ def ours(bed: Bed) -> set[str]:
 
 
 @contextlib.contextmanager
-def released(bed: Bed, *values: str) -> Iterator[set[str]]:
-    """Check that after the block only objects from before the installation remain."""
-    before = ours(bed)
+def released(bed: Bed, *values: str) -> Iterator[None]:
+    """Install the chart with these values until the block ends."""
     settings = [word for value in (IMAGE, *values) for word in ("--set", value)]
     helm(bed, "install", "clusterproof", CHART, "--create-namespace", *settings)
     try:
-        yield before
+        yield
     finally:
         subprocess.run(command(bed, "uninstall", "clusterproof", "--no-hooks", "--ignore-not-found"), check=False)
         bed.plane.call("DELETE", HERE)
@@ -66,7 +65,7 @@ def released(bed: Bed, *values: str) -> Iterator[set[str]]:
 def _is_there(bed: Bed) -> bool:
     try:
         return bool(bed.plane.call("GET", HERE))
-    except urllib.error.HTTPError:
+    except RefusedError:
         return False
 
 
@@ -75,7 +74,7 @@ def options(bed: Bed) -> str:
 
 
 def may_taint(bed: Bed) -> bool:
-    return "clusterrole.rbac.authorization.k8s.io/clusterproof-gate-taints" in ours(bed)
+    return "clusterproof-gate-taints" in [role["metadata"]["name"] for role in bed.plane.items(f"{RBAC}/clusterroles")]
 
 
 def test_it_is_upgraded_and_rolled_back(kubernetes: Bed) -> None:
@@ -92,7 +91,8 @@ def test_it_is_upgraded_and_rolled_back(kubernetes: Bed) -> None:
 
 def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(kubernetes: Bed) -> None:
     left = written(kubernetes)  # by an earlier test
-    with kubernetes.node("gpu801"), kubernetes.node("gpu802"), released(kubernetes, "mode=taint") as before:
+    before = ours(kubernetes)
+    with kubernetes.node("gpu801"), kubernetes.node("gpu802"), released(kubernetes, "mode=taint"):
         token = kubectl(kubernetes, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
         healths = {"gpu801": UNFIT, "gpu802": FIT}
         write(api_of(kubernetes.plane.kubeconfig(token)), GateSettings(TAINT, "5"), healths, LATER, LATER)

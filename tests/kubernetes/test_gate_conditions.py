@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import STRATEGIC, Api
-from clusterproof.plugins.kubernetes.gate import CONDITION, GateSettings, Health, bounded, resident
+from clusterproof.plugins.kubernetes.gate import GateSettings, Health, bounded, resident
 from clusterproof.plugins.kubernetes.gate.write import write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
-from tests.testbed.kubernetes.control_plane import control_plane
-from tests.testbed.kubernetes.processes import running, wait_until
+from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
 
 pytestmark = needs_kubectl
@@ -213,23 +212,18 @@ def test_a_policy_of_the_site_over_some_nodes_keeps_no_verdict_from_the_others(g
     assert "in maintenance" in problem
 
 
-def test_it_survives_the_api_server_and_one_that_is_away_is_reported(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("k")
-    with control_plane(folder) as plane:
-        status = {"conditions": [{"type": "Ready", "status": "True"}]}
-        plane.call("POST", "/api/v1/nodes", {"metadata": {"name": "gpu001"}, "status": status})
-        write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON)
-        assert plane.apiserver
-        command = list(map(str, plane.apiserver.process.args))  # type: ignore[arg-type]
+def test_it_survives_the_api_server_and_one_that_is_away_is_reported(gate: GateBed) -> None:
+    plane = gate.bed.plane
+    assert plane.apiserver
+    with gate.bed.node("gpu114"):
+        gate.write({"gpu114": UNFIT}, now=NOON, began=NOON * 2)
         plane.apiserver.stop(signal.SIGKILL)
-        (problem,) = write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON).problems
-        with running(folder / "again.log", command) as again:
-            wait_until(plane.is_ready, "ready again", again)
-            written = write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON + 60)
-            conditions = plane.call("GET", "/api/v1/nodes/gpu001")["status"]["conditions"]
-            again.stop(signal.SIGKILL)
+        try:
+            (problem,) = gate.write({"gpu114": UNFIT}, now=NOON, began=NOON * 2).problems
+        finally:
+            plane.restart_apiserver()
+        written = gate.write({"gpu114": UNFIT}, now=NOON + 60, began=NOON * 2)
+        condition = gate.condition("gpu114")
     assert problem.startswith(f"no answer from {plane.url}")
     assert written.lines == ("ClusterproofHealthy of 1 of 1 nodes: 1 False; 0 changed",)
-    assert [condition["lastTransitionTime"] for condition in conditions if condition["type"] == CONDITION] == [
-        "2027-01-15T08:00:00Z"
-    ]
+    assert condition["lastTransitionTime"] == "2027-01-15T08:00:00Z"

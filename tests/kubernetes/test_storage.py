@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import urllib.error
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from tests.kubernetes.control_plane import cluster_facts, expect, p5, pods, says
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.control_plane import RefusedError
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
@@ -35,7 +35,7 @@ def there_is(kubernetes: Bed, *objects: tuple[str, str, dict[str, Any]]) -> Iter
 
 
 def _remove(kubernetes: Bed, path: str) -> None:
-    with contextlib.suppress(urllib.error.HTTPError):
+    with contextlib.suppress(RefusedError):
         kubernetes.plane.call("DELETE", path)
         kubernetes.plane.patch(path, {"metadata": {"finalizers": None}})  # they wait for their users
 

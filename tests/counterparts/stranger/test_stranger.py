@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.reports.results import read_results
-from tests.builders.wheel import Installed, environment_with
+from tests.builders.wheel import Installed, environment
 from tests.counterparts import installed as counterparts
 from tests.packaging.their_suite import SUITE, written
 
@@ -19,10 +19,10 @@ PACKAGED = ("--pyargs", "clusterproof.checks", "--cluster", "demo", "--no-report
 
 
 @pytest.fixture(scope="session")
-def beside_others(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in an environment with third-party plugins."""
-    folder = tmp_path_factory.mktemp("beside_others")
-    return environment_with(wheel, folder, [counterparts.folder("stranger") / "site"])
+def beside_others(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The installed wheel in an environment with third-party plugins."""
+    others = counterparts.folder("stranger") / "site"
+    return environment(tmp_path_factory.mktemp("beside_others"), [installed.site, others])
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 START_S = 600.0
 END_S = 10.0
+LOOK_S, SELDOM_S = 0.05, 0.5  # between two looks; each may ask an API server, or start kubectl
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,14 @@ def started_again(ended: Running, command: Sequence[str | Path]) -> Running:
 
 
 def wait_until(is_so: Callable[[], object], what: str, of: Running | None = None) -> None:
-    """Wait for a condition. Raises TimeoutError with the program's last output, at once if it has ended."""
-    until = time.monotonic() + START_S
+    """Wait for a condition, looking less often the longer it takes.
+
+    Raises TimeoutError with the program's last output, at once if it has ended.
+    """
+    began = time.monotonic()
     while not is_so():
+        waited = time.monotonic() - began
         has_ended = of is not None and of.process.poll() is not None
-        if has_ended or time.monotonic() > until:
+        if has_ended or waited > START_S:
             raise TimeoutError(f"not {what}{': ' + of.last_words() if of else ''}")
-        time.sleep(0.05)
+        time.sleep(min(max(LOOK_S, waited / 10), SELDOM_S))
