@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.evidence.kernel_log.parse import FURTHER, is_logged
 from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
-from clusterproof.plugins.evidence.kernel_log.prefixes import OF_ALL_PROGRAMS
+from clusterproof.plugins.evidence.kernel_log.prefixes import shows_all_programs
 from clusterproof.plugins.evidence.parsing import CHOSEN, TYPED, Form, no_line
 from clusterproof.plugins.kubernetes.parse import begins_events
 
@@ -169,7 +169,7 @@ def _columns(typed: str) -> list[str]:
 def _of_what(typed: str) -> list[str]:
     """A line that says what an output is about, if the output itself does not."""
     looked_at = typed[:_LOOKED_AT]
-    return [f"{TYPED}{typed}"] if _OF_WHAT.search(looked_at) or OF_ALL_PROGRAMS.search(looked_at) else []
+    return [f"{TYPED}{typed}"] if _OF_WHAT.search(looked_at) or shows_all_programs(looked_at) else []
 
 
 def _chooses_gpus(typed: str) -> bool:

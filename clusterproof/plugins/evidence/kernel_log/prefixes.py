@@ -26,11 +26,8 @@ _LOG = re.compile(
     r"(?P<folder>(?:.{0,200}/)?)(?P<stem>syslog|messages|(?:kern|user|daemon)(?:\.log)?|kernel|dmesg|debug)"
     r"(?:[.-](?P<age>\d{1,10}))?(?:\.(?:gz|xz|bz2))?"
 )
-# Commands that show a log into which programs write too.
-OF_ALL_PROGRAMS = re.compile(
-    r"/var/log/(?:syslog|messages|user|daemon|debug)\b"
-    r"|\bjournalctl\b(?!.*(?:\s-[A-Za-z]{0,20}k|--dmesg|_TRANSPORT=kernel|json|export))"
-)
+_FILE_OF_ALL = re.compile(r"/var/log/(?:syslog|messages|user|daemon|debug)\b")
+_ONLY_OF_KERNEL = re.compile(r"\s-[A-Za-z]{0,20}k|--dmesg|_TRANSPORT=kernel|json|export")  # options of journalctl
 _OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files into which programs write
 _FACILITY = r"(?:kern|user|mail|daemon|auth|authpriv|syslog|lpr|news|uucp|cron|ftp|local[0-7])\.[a-z]{3,7}"
 _LOGREAD = re.compile(rf"^{WORD} ({SYSLOG_TIME}) \d{{4}} {_FACILITY} ", re.MULTILINE)
@@ -64,9 +61,15 @@ def shown(text: str) -> str:
     )
 
 
+def shows_all_programs(command: str) -> bool:
+    """Whether a command shows a log into which programs write too."""
+    _, journalctl, options = command.partition("journalctl")
+    return bool(_FILE_OF_ALL.search(command) or (journalctl and not _ONLY_OF_KERNEL.search(options)))
+
+
 def is_of_all(text: str) -> bool:
     """Whether the prefixes, or the command above, show that the lines are from a log of all programs."""
-    if OF_ALL_PROGRAMS.search(typed_above(text)) or _names_facilities(text):
+    if shows_all_programs(typed_above(text)) or _names_facilities(text):
         return True
     return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
 
