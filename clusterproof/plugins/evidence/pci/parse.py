@@ -26,8 +26,9 @@ _ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _NUMBERS = re.compile(rf"^{_ADDRESS} ([0-9a-f]{{4}}): ([0-9a-f]{{4}}):([0-9a-f]{{4}})\b")  # -n
 _NAMED = re.compile(rf"^{_ADDRESS} ([A-Z0-9][^:\[]{{2,60}}?)(?: \[([0-9a-f]{{4}})\])?: (.{{1,300}})")
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\](?!.{0,200}\[[0-9a-f]{4}:)")
-_LINK = re.compile(
-    r"\s{1,40}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
+_LINK = re.compile(  # whose speed is unknown to an lspci that is older than the device
+    r"\s{1,40}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (?:(\d{1,3}(?:\.\d)?)GT/s|unknown)(?: \([a-z]{1,12}\))?, "
+    r"Width x(\d{1,2})\b"
 )
 _MODEL = re.compile(r"Mellanox Technologies (MT[\w ]{1,40}(?:\[[^\[\]]{1,60}\])?)")
 _NAMELESS = re.compile(r"(?:^| )Device ([0-9a-f]{4})(?= |$)")  # of a device that is newer than the machine's pci.ids
@@ -98,7 +99,8 @@ def _detail(device: dict[str, Any], line: str) -> None:
     if link := _LINK.match(line):
         which = "_max" if link[1] == "Cap" else ""
         device[f"width{which}"] = int(link[3])
-        device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
+        if link[2]:
+            device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
     elif driver := _DRIVER.match(line):
         device["driver"] = driver[1]
     elif _AVAILABLE.match(line) and "driver" not in device:
