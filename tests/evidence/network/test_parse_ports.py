@@ -86,6 +86,11 @@ def test_an_efa_device_is_known_by_its_name_and_its_link(layer: str, is_efa: boo
         ("mlx5_2 port 1 ==> ibp75s0 (Up)", {"port": 1}, {"name": "ibp75s0", "carrier": True}),
         ("mlx5_2 port 1 ==> ibp75s0 (Down)", {"port": 1}, {"name": "ibp75s0"}),
         (WITH_V, {"port": 1, "state": "1: DOWN"}, {"name": "ibp75s0"}),
+        (
+            WITH_V.replace("ibp75s0", "enp75s0f1np1"),
+            {"port": 1, "state": "1: DOWN", "physical_state": "3: Disabled"},
+            {"name": "enp75s0f1np1"},
+        ),
     ],
 )
 def test_ibdev2netdev_shows_ports_and_whether_their_interfaces_are_up(

@@ -118,6 +118,8 @@ _PAIR = re.compile(
     re.MULTILINE,
 )
 
+_OF_ETHERNET = re.compile(r"en|eth")  # names of interfaces
+
 
 def is_ibdev2netdev(text: str) -> bool:
     """Whether the text is the output of ibdev2netdev, with or without -v."""
@@ -125,11 +127,16 @@ def is_ibdev2netdev(text: str) -> bool:
 
 
 def read_ibdev2netdev(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`, with states only if -v was given; and which network interfaces are up."""
+    """The devices of the collector `rdma`, with states only if -v was given; and which network interfaces are up.
+
+    An Ethernet port that is down is disabled: drivers report no other state.
+    """
     devices: dict[str, dict[str, Any]] = {}
     interfaces: list[dict[str, object]] = []
     for name, port, state, interface, is_up in _PAIR.findall(text)[:MAX_DEVICES]:
         row = {"port": int(port), **({"state": as_in_sysfs(STATES, state)} if state else {})}
+        if state == "DOWN" and _OF_ETHERNET.match(interface):
+            row["physical_state"] = PHYSICAL["disabled"]
         devices.setdefault(name, {**named(name), "ports": []})["ports"].append(row)
         interfaces.append({"name": interface, **({"carrier": True} if is_up == "Up" else {})})
     return {"rdma": {"devices": list(devices.values())}, "interfaces": {"physical": interfaces}}

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.network.collect_rdma import COUNTERS
-from clusterproof.plugins.evidence.network.facts import AMAZON
+from clusterproof.plugins.evidence.network.facts import AMAZON, ETHERNET
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, sections, short
 
 MAX_DEVICES = 512
@@ -133,6 +133,8 @@ def _hca(name: str, text: str) -> dict[str, object]:
         width, speed = _LANES.match(port.pop("width", "")), _GBPS.match(port.pop("speed", ""))
         if width and speed:
             port["rate"] = f"{int(width[1]) * float(speed[1]):g} Gb/sec ({width[0]})"
+        if port.get("link_layer") == ETHERNET and port.get("state") == STATES["down"]:
+            port.setdefault("physical_state", PHYSICAL["disabled"])  # without -v; drivers report no other
     return device
 
 
