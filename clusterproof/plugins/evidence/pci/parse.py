@@ -8,6 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, short
 from clusterproof.plugins.evidence.pci.facts import NO_ANSWER_LANES
+from clusterproof.plugins.evidence.pci.facts_config import PciSettings
 
 MAX_DEVICES = 1024
 LONGEST_LINE = 400
@@ -205,14 +206,21 @@ def is_settings(text: str) -> bool:
 
 
 def read_settings(text: str) -> Mapping[str, object]:
-    """The collector `pci_config`, without the IOMMU's mode and whether the machine is virtual."""
+    """The collector `pci_config`, without the IOMMU's mode and whether the machine is virtual. Raises CaptureError."""
     functions: list[dict[str, Any]] = []
+    nowhere: list[dict[str, object]] = []
     for line in text.split("\n"):
         if match := _DEVICE.match(line):
             kind, model = _kind(match[2], match[3]), match[3].partition(" (rev")[0]
             functions.append({"address": _whole(match[1]), "kind": kind, "model": model, "settings": {}})
         elif functions:
             functions[-1]["settings"].update(_setting(line))
+        else:
+            nowhere.append(_setting(line))
+    if not functions:
+        redirecting = sum(bool(PciSettings(setting).redirects) for setting in nowhere if "acs" in setting)
+        has_acs = f", of which {redirecting} have ACS on" if redirecting else ""
+        raise CaptureError(f"it has settings without their devices{has_acs}; expected grep -E '^[0-9a-f]|ACSCtl'")
     nothing = {"max_payload": None, "max_read_request": None, "relaxed_ordering": None, "acs": None}
     rows = [
         {**function, "settings": {**nothing, **function["settings"]}} for function in functions if function["settings"]
