@@ -57,6 +57,11 @@ def test_ibstatus_prints_what_sysfs_has() -> None:
     assert device == {"name": "mlx5_11", "vendor": "15b3", "ports": [port | {"rate": "400 Gb/sec (4X NDR)"}]}
 
 
+def test_a_bond_of_ports_is_mellanoxs_too() -> None:
+    (device,) = output_of(ibstatus("mlx5_bond_0", layer="Ethernet"))["rdma"]["devices"]
+    assert device["vendor"] == "15b3"
+
+
 def test_a_port_that_ibstatus_calls_down_is_said() -> None:
     text = ibstatus() + "\n" + ibstatus("mlx5_2", "1: DOWN", "2: Polling")
     expect(evaluated({"a": text})["network.ib_ports"], Verdict.FAIL, "mlx5_2: port 1 is 1: DOWN; expected 4: ACTIVE")

@@ -50,7 +50,7 @@ MAX_FILES = 512
 
 _LSMOD = re.compile(r"^Module\s{1,40}Size\s{1,20}Used by", re.MULTILINE)
 _FILE = re.compile(
-    r"(?:/dev/infiniband/)?(uverbs\d{1,4}|rdma_cm|umad\d{1,4}|issm\d{1,4}|by-ibdev|by-path|hfi1_\d{1,3})"
+    r"(?:/dev/infiniband/)?(uverbs\d{1,4}|rdma_cm|u(?:mad|cm)\d{1,4}|issm\d{1,4}|by-ibdev|by-path|hfi1_\d{1,3})"
 )
 
 

@@ -28,7 +28,7 @@ MELLANOX = "15b3"
 MELLANOX_OUI = "02c9"  # what verbs print as the vendor of a Mellanox device, in place of its PCI number
 
 _NAME = r"([\w.-]{1,64})"
-_OF_MELLANOX = re.compile(r"mlx\d_\d{1,4}")
+_OF_MELLANOX = re.compile(r"mlx\d_(?:bond_)?\d{1,4}")
 _OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core's `rdmap`: neither InfiniBand, RoCE nor iWARP
 
 _OF_OTHERS = re.compile(r"netdev|Link layer: (?!Un)")
