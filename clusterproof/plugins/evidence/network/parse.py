@@ -78,11 +78,11 @@ def read_device_files(text: str) -> Mapping[str, object]:
 
 
 def _files(text: str) -> Iterator[str]:
-    """The names that `ls` lists; with -l the last word of each line."""
+    """The names that `ls` lists; with -l the last word of each line, without the folder's own."""
     for line in text[:100_000].split("\n"):
         cells = line.split()
         if len(cells) > 6 and cells[0][:1] in "cdlb-":
-            yield cells[-1]
+            yield from {cells[-1].rstrip("/")} - {".", ".."}
         elif cells[:1] not in (["total"], ["/dev/infiniband:"]):
             yield from cells
 
