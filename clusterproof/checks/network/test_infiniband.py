@@ -7,23 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import (
-    NotApplicable,
-    concern_if,
-    fail_if,
-    incomplete,
-    not_applicable,
-    part,
-)
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
+from clusterproof.plugins.evidence.network.facts_ports import is_without_use
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
-WITHOUT_USE = ("is_disabled", "is_unaddressed", "is_silent")  # facts of a port
 ONE_LANE = "(1X "  # in a rate; HDR100 and NDR200 have two of four lanes by design
 
 
@@ -81,19 +74,23 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     address (INIT). A driver may report no state (NOP), as Azure's did for MANA. A port that is Polling on all nodes
     of the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
     switched off, unless no port here is active. The same holds where no other node reports the port, as in a prolog.
+    A virtual function is spare while it is DOWN beside an active port of a physical device.
 
     Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
     assert ib_device.ports, "no port; expected at least one"
-    used = [port for port in ib_device.ports if not any(readings(port, *WITHOUT_USE)[0].values())]
+    used = [port for port in ib_device.ports if not is_without_use(node, ib_device, port)]
     for port in ib_device.ports:
         with part:
             if port not in used:
                 evaluate_disabled(node, ib_device, port)
     if not used:
-        not_applicable("every port is disabled, of Ethernet without a link or address, or reports no state")
+        not_applicable(
+            "every port is disabled, of Ethernet without a link or address, or reports no state, "
+            "or is a spare virtual function's"
+        )
     uses = [*each(used, lambda port: (port, is_unused_everywhere(node, ib_device, port)))]
     unused = [port for port, is_unused in uses if is_unused]
     is_shared = all(_has_peers(node, ib_device, port, USES, _uses) for port in unused)
