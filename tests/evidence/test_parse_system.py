@@ -34,6 +34,22 @@ GREPPED = """\
 """
 
 
+@pytest.mark.parametrize(
+    ("rows", "collected"),
+    [
+        ("● foo.service  loaded failed failed  Foo\n", {"failed": ["foo.service"]}),
+        (
+            "  docker.service loaded active running Docker\n",
+            {"services": {"docker": {"load": "loaded", "active": "active", "sub": "running"}}},
+        ),
+    ],
+)
+def test_rows_that_grep_kept_of_systemctl_s_list_do_not_prove_that_no_other_unit_failed(
+    rows: str, collected: dict[str, Any]
+) -> None:
+    assert output_of(f"u@h:~$ systemctl list-units | grep -E 'failed|docker'\n{rows}") == {"services": collected}
+
+
 @pytest.mark.parametrize("text", [STATES, GREPPED])
 def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
     message = "tesfs-OST0001: osc is DISCONN; expected FULL"

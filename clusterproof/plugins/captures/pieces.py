@@ -46,10 +46,10 @@ _FIRST = 16  # lines of an output that show whether it is a log: JSON among its 
 _SHORTEST = len("<?xml")  # of first lines of outputs
 _LONGEST_COMMAND = 2000  # characters
 _LOOKED_AT = 300  # characters of a command that are checked for a choice of GPUs
-# Commands whose output does not name the disk, port, interface or unit that it is about.
+# Commands whose output does not name the disk, port, interface or unit that it is about, or that it is a part.
 _OF_WHAT = re.compile(
-    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)"
-    r"(?![\w.-])"
+    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon"
+    r"|(?:fi_info|systemctl) .{0,200}grep)(?![\w.-])"
 )
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
