@@ -71,6 +71,19 @@ def test_uptime_in_its_forms(text: str, seconds: float) -> None:
     assert host.read_uptime(text) == {"boot": {"uptime_s": seconds}}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sun Nov 29 19:36:36 UTC 2026\n",
+        "Sun Nov 29 07:36:36 PM UTC 2026\n",  # en_US
+        "Sun Nov 29 07:36:36 PM  UTC 2026\n",
+        "Sun 29 Nov 2026 07:36:36 PM UTC\n",  # en_US of glibc 2.27
+    ],
+)
+def test_date_in_its_forms(text: str) -> None:
+    assert output_of(text) == {"boot": {"now": 1795980996.0}}
+
+
 def test_dmidecode_shows_the_instance_type() -> None:
     system_rows = "System Information\n\tManufacturer: Amazon EC2\n\tProduct Name: p5.48xlarge\n"
     text = f"{system_rows}\nBase Board Information\n\tProduct Name: another\n"
