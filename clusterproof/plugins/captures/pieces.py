@@ -51,6 +51,8 @@ _OF_WHAT = re.compile(
     r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon"
     r"|(?:fi_info|systemctl) .{0,200}grep)(?![\w.-])"
 )
+# How such a command begins that was copied without its prompt.
+_BARE = ("mlxlink -", "mlnx_qos -", "smartctl -", "nvme smart-log /", "free -", "findmnt -", "sudo ")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
@@ -132,6 +134,8 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
 
 def command_in(line: str) -> str | None:
     """The command that a line shows as typed, empty for a mere separator; None for a line of an output."""
+    if line.startswith(_BARE) and len(line) <= _LONGEST_COMMAND and _OF_WHAT.search(line):
+        return line.strip()
     if len(line) > _LONGEST_COMMAND or not line or (line[0].isalnum() and "@" not in line[:70]):
         return None
     if _RULE.fullmatch(line):
