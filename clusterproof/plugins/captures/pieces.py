@@ -49,7 +49,7 @@ _LOOKED_AT = 300  # characters of a command that are checked for a choice of GPU
 # Commands whose output does not name the disk, port, interface or unit that it is about, or that it is a part.
 _OF_WHAT = re.compile(
     r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon"
-    r"|(?:fi_info|systemctl) .{0,200}grep)(?![\w.-])"
+    r"|(?<!lfs )df|mount|proc/.{0,16}mount(?:s|info)|(?:fi_info|systemctl) .{0,200}grep)(?![\w.-])"
 )
 # How such a command begins that was copied without its prompt.
 _BARE = ("mlxlink -", "mlnx_qos -", "smartctl -", "nvme smart-log /", "free -", "findmnt -", "sudo ")
