@@ -111,6 +111,13 @@ def test_a_port_of_which_ibdev2netdev_shows_no_state_proves_nothing() -> None:
     expect(result, Verdict.INCOMPLETE, "mlx5_2: state was not reported")
 
 
+@pytest.mark.parametrize("name", ["em1", "p1p2", "rdma5"])
+def test_an_interface_is_known_to_have_a_device_by_names_of_other_machines_too(name: str) -> None:
+    text = LONG_LINKS.replace("ens65", name)
+    result = evaluated({"a": text})["network.interfaces_up"]
+    expect(result, Verdict.CONCERN, f"switched on without a link: {name}, ib0; expected a link")
+
+
 @pytest.mark.parametrize("text", [LINKS, LONG_LINKS], ids=["in brief", "long"])
 def test_an_interface_that_is_switched_on_and_has_no_link_is_said_and_others_are_not(text: str) -> None:
     result = evaluated({"a": text})["network.interfaces_up"]

@@ -118,7 +118,7 @@ _PAIR = re.compile(
     re.MULTILINE,
 )
 
-_OF_ETHERNET = re.compile(r"en|eth")  # names of interfaces
+_OF_ETHERNET = re.compile(r"en|eth|em\d|p\d{1,3}p|rdma")  # names of interfaces
 
 
 def is_ibdev2netdev(text: str) -> bool:
@@ -155,7 +155,8 @@ _LONG = re.compile(
     rf"^\d{{1,6}}: ([\w.@-]{{1,40}}): <([A-Z0-9_,-]{{1,200}})> mtu (\d{{1,6}}) [^\n]{{0,200}}?\bstate ({_STATES})\b",
     re.MULTILINE,
 )
-_PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # names of interfaces with a device of their own
+# Names of interfaces with a device of their own: by systemd and the kernel, by biosdevname (em1, p1p2), of OCI (rdma0).
+_PHYSICAL = re.compile(r"(?:en|eth|ib|em|rdma)\w{1,14}|p\d{1,3}p\d{1,3}")
 
 
 def is_links(text: str) -> bool:
