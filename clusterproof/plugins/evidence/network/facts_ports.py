@@ -1,4 +1,4 @@
-"""Ports of RDMA devices that nobody uses."""
+"""Ports of RDMA devices: which are alike, and which nobody uses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 WITHOUT_USE = ("is_disabled", "is_unaddressed", "is_silent")  # facts of a port
 # NVIDIA's virtual functions (MLX5_PCI_DEV_IS_VF in Linux 6.12, drivers/net/ethernet/mellanox/mlx5/core/main.c).
 VIRTUAL = frozenset({f"15b3:{device}" for device in ("1014", "1016", "1018", "101a", "101c", "101e", "a2d3")})
+
+# Sub devices of type SMI, by the names of rdma-dev(8) and others: their ports are the planes of another's (ConnectX-8).
+PLANES = "smi"
+
+
+def kind(device: RdmaDevice, port: Port) -> str:
+    """The model and the link layer of a port, and whether it is a plane of one. Raises Incomplete."""
+    is_plane = readings(device, "name")[0].get("name", "").startswith(PLANES)
+    return f"{device.model} {port.link_layer}{' plane' if is_plane else ''}"
 
 
 def is_without_use(node: Node, device: RdmaDevice, port: Port) -> bool:
