@@ -137,7 +137,7 @@ COSTLY = (
     *("clusterproof.plugins.evidence.perf.facts", "clusterproof.plugins.evidence.kubernetes.facts"),
     *("clusterproof.plugins.evidence.slurm.facts", "clusterproof.plugins.evidence.software.collect_versions"),
 )
-MAX_MODULES = 207  # for Python 3.11, of which some thirty are loaded at start
+MAX_MODULES = 206  # for Python 3.11, of which some thirty are loaded at start
 COMPILES = (  # what every call reads with them
     "clusterproof.integrations.slurm.settings clusterproof.plugins.catalog clusterproof.plugins.catalog.log_forms "
     "clusterproof.plugins.core.strict"

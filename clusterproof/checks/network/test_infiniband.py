@@ -12,7 +12,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
-from clusterproof.plugins.evidence.network.facts_ports import is_without_use, kind
+from clusterproof.plugins.evidence.network.facts_fabric import is_without_use, kind
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]

@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.network.facts import IFF_UP
-from clusterproof.plugins.evidence.network.facts_libfabric import error
+from clusterproof.plugins.evidence.network.facts_fabric import error
 from clusterproof.plugins.evidence.network.parse_rdma import MAX_DEVICES, PHYSICAL, STATES, as_in_sysfs, named
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, typed_above
 
