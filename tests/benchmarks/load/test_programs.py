@@ -31,6 +31,7 @@ from tests.testbed.load import tool as load_tool
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, with_file, with_tool, without_file
 from tests.testbed.pci import EFA_NAMES
+from tests.watch.conditions import until
 
 # What is run
 
@@ -276,9 +277,8 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
     to_run = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
-        left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
+        until(lambda: not any(b"1000" in read(entry) for entry in (node.root / "proc").glob("[0-9]*/cmdline")))
     assert decode("gpu001", Answer(ran.stdout), to_run.nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
-    assert left == []
 
 
 @pytest.mark.long
