@@ -150,3 +150,10 @@ def test_what_else_is_said_in_such_words_hides_no_cause(said: str, tmp_path: Pat
     full = "[rank0]: torch.OutOfMemoryError: CUDA out of memory.\n"
     verdict = case_of(tmp_path, {"slurm-77.out": f"{said}\n{full}"}).verdict
     assert (verdict.cause, verdict.why.partition(";")[0]) == ("resources", "the memory of a GPU was full")
+
+
+def test_a_rank_that_says_that_another_node_did_not_answer_makes_no_suspect_of_its_own(tmp_path: Path) -> None:
+    joined = "gpu001:100:200 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0\n"
+    said = "gpu001:100:300 [0] NCCL WARN Net : Call to recv from 10.0.0.4<4> failed : Connection timed out\n"
+    verdict = case_of(tmp_path, {"slurm-77.out": joined + said}).verdict
+    assert (verdict.rank, verdict.suspects) == (0, ())

@@ -188,6 +188,12 @@ def test_a_job_that_had_failed_when_it_was_cancelled_is_unknown(before: str, why
     assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == "unknown"
 
 
+def test_a_file_system_that_a_node_lost_before_explains_why_a_job_was_cancelled(tmp_path: Path) -> None:
+    lost = "2026-03-01T08:00:10,000000+00:00 LustreError: 167-0: fs-MDT0000: This client was evicted by fs-MDT0000\n"
+    files = {"slurm-77.out": STEPS + CANCELLED.format(why=""), "gpu003-dmesg.txt": lost, "sacct.txt": RECORD}
+    assert case_of(tmp_path, files).verdict.cause == "storage"
+
+
 @pytest.mark.parametrize("between", ["", "2026-03-01 07:30:00,000 a checkpoint is written\n"])
 def test_a_job_whose_steps_have_no_time_is_not_said_to_have_hung(between: str, tmp_path: Path) -> None:
     began = "2026-03-01 05:00:00,000 [INFO] [config.py:958:print] zero_config\n"

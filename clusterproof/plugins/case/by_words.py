@@ -201,7 +201,8 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
     first = events[0] if events else None
     if not reason:
         reason = _event_text(case, first) if first else why_unknown(case)
-    suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
+    own = (event for event in events if event.row.cause in (HARDWARE, NETWORK) and not event.row.of_peer)
+    suspects = {event.node for event in own if event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     suspects = suspects.intersection(case.job.nodes or suspects)  # a job's output may name any node
     rank = next((event.rank for event in events if event.rank is not None), None)
