@@ -275,8 +275,9 @@ def test_nodes_that_the_table_of_sacct_cuts_off_are_said_to_be_unread(tmp_path: 
     )
     case = case_of(tmp_path, {"sacct.txt": table})
     assert "sacct.txt: the nodes of the job, whose list is cut off; sacct -P does not cut it" in case.collected.missing
-    whole = table.replace("gpunode[001-00+", "   gpu[001-004] ")
-    assert not any("cut off" in words for words in case_of(tmp_path / "whole", {"sacct.txt": whole}).collected.missing)
+    for nodes in ("   gpu[001-004] ", "           N/A ", "None assigned  "):
+        whole = case_of(tmp_path / nodes.strip()[:3], {"sacct.txt": table.replace("gpunode[001-00+", nodes)})
+        assert not any("cut off" in words for words in whole.collected.missing)
 
 
 @pytest.mark.parametrize(
