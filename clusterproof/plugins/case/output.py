@@ -106,9 +106,9 @@ class OutputReader:
         rank, node = self._source_of(line)
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
-            when = self.stamp if self.is_stamped else NO_TIME
-            self.last_step.add(when)
-            self.steps.add(number, rank, step, when)
+            stepped = self.stamp if self.is_stamped else NO_TIME
+            self.last_step.add(stepped)
+            self.steps.add(number, rank, step, stepped)
         self.watchdog.take(line, rank)
         failure = self.torchrun_report.take(line)
         if failure:
