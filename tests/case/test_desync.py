@@ -152,6 +152,11 @@ def test_of_what_a_job_asked_ncclras_again_and_again_the_last_answer_counts(tmp_
     assert [lead.rank for lead in case_of(tmp_path, {"train.log": later + step + behind}).collected.leads] == [7]
 
 
+def test_another_programs_summary_of_the_job_hides_no_answer_of_ncclras(tmp_path: Path) -> None:
+    text = RAS.format(errors="", counts=ONE_BEHIND) + "Job summary: 8 GPUs, 3 hours\n"
+    assert [lead.rank for lead in case_of(tmp_path, {"train.log": text}).collected.leads] == [7]
+
+
 def test_what_stands_beside_an_answer_of_ncclras_in_a_log_is_read(tmp_path: Path) -> None:
     raised = "[rank3]: KeyError: 'image'\n"
     case = case_of(tmp_path, {"train.log": RAS.format(errors="", counts=NONE_BEHIND) + raised})

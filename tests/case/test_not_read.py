@@ -275,8 +275,9 @@ def test_nodes_that_the_table_of_sacct_cuts_off_are_said_to_be_unread(tmp_path: 
     )
     case = case_of(tmp_path, {"sacct.txt": table})
     assert "sacct.txt: the nodes of the job, whose list is cut off; sacct -P does not cut it" in case.collected.missing
-    whole = table.replace("gpunode[001-00+", "   gpu[001-004] ")
-    assert not any("cut off" in words for words in case_of(tmp_path / "whole", {"sacct.txt": whole}).collected.missing)
+    for nodes in ("   gpu[001-004] ", "           N/A ", "None assigned  "):
+        whole = case_of(tmp_path / nodes.strip()[:3], {"sacct.txt": table.replace("gpunode[001-00+", nodes)})
+        assert not any("cut off" in words for words in whole.collected.missing)
 
 
 @pytest.mark.parametrize(
@@ -291,3 +292,9 @@ def test_what_kubectl_tells_people_is_said_to_be_unread(text: str, tmp_path: Pat
     said = "pods.txt: what kubectl tells people; expected kubectl get pods,jobs,events -o json"
     assert said in case_of(tmp_path, {"pods.txt": text}).collected.missing
     assert said not in case_of(tmp_path / "log", {"pods.txt": "Name: llama\nNAME of the run\n"}).collected.missing
+
+
+def test_how_a_container_ended_before_hides_no_exception_of_a_rank(tmp_path: Path) -> None:
+    told = "Name:             llama-0\nNamespace:        ml\n    Last State: Terminated\n      Reason:   OOMKilled\n"
+    verdict = case_of(tmp_path, {"pods.txt": told, "rank_0.log": "[rank0]: KeyError: 'image'\n"}).verdict
+    assert (verdict.cause, "the job's own code raised an exception" in verdict.why) == ("unknown", True)

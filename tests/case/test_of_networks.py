@@ -52,6 +52,7 @@ from tests.case.files import case_of
             "unknown",
             "ranks waited for others in vain",
         ),
+        ("PR 'Log less' has been open for 3 days", "unknown", "nothing that was"),
         ("Training job x: Failed. Reason: AlgorithmError: Exit Code: 139", "unknown", "a process crashed"),
         ("      Reason:       OOMKilled", "resources", "a process was killed at the memory limit of its container"),
         (
@@ -110,7 +111,7 @@ from tests.case.files import case_of
         (
             "srun: fatal: cpus-per-task set by two different environment variables SLURM_CPUS_PER_TASK=13 != 8",
             "code",
-            "Slurm's srun does not take its options",
+            "Slurm does not take the options of a command",
         ),
         ("srun: fatal: Could not establish a configuration source", "unknown", ""),
         (
@@ -126,3 +127,33 @@ def test_what_networks_shells_and_launchers_say_of_an_end_is_known(
 ) -> None:
     verdict = case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict
     assert (verdict.cause, verdict.why[: len(why)]) == (cause, why)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '            "OOMKilled": false,',
+        'retry_on: ["OOMKilled", "Evicted"]',
+        "curl: (7) Failed to connect to 169.254.169.254 port 80: Connection refused",
+        "Failed to connect to 169.254.170.2 port 80: timed out",
+        "Connecting to example.org (example.org)|192.0.2.1|:443... failed: Connection timed out.",
+        "ssh: connect to host github.com port 22: Connection timed out",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: I/O error writing script/environment to file",
+        "srun: fatal: Can't open /etc/slurm/slurm.conf: Permission denied",
+        "srun: fatal: Failed to get passwd info for uid 1000",
+        "srun: fatal: Invalid user for SlurmUser slurm, ignored",
+    ],
+)
+def test_what_else_is_said_in_such_words_hides_no_cause(said: str, tmp_path: Path) -> None:
+    full = "[rank0]: torch.OutOfMemoryError: CUDA out of memory.\n"
+    verdict = case_of(tmp_path, {"slurm-77.out": f"{said}\n{full}"}).verdict
+    assert (verdict.cause, verdict.why.partition(";")[0]) == ("resources", "the memory of a GPU was full")
+
+
+def test_a_rank_that_says_that_another_node_did_not_answer_makes_no_suspect_of_its_own(tmp_path: Path) -> None:
+    joined = "gpu001:100:200 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0\n"
+    said = "gpu001:100:300 [0] NCCL WARN Net : Call to recv from 10.0.0.4<4> failed : Connection timed out\n"
+    verdict = case_of(tmp_path, {"slurm-77.out": joined + said}).verdict
+    assert (verdict.rank, verdict.suspects) == (0, ())

@@ -61,6 +61,26 @@ def test_where_ranks_of_an_earlier_run_were_is_nothing_of_the_next(tmp_path: Pat
     assert (case.verdict.suspects, [lead.rank for lead in case.collected.leads]) == (("gpu003",), [])
 
 
+SAVING = "".join(f"2026-03-01 06:{second // 60:02d}:{second % 60:02d},000 saving\n" for second in range(5, 500, 30))
+
+
+@pytest.mark.parametrize("why", [" DUE TO TIME LIMIT", "", " DUE to SIGNAL Terminated"])
+@pytest.mark.parametrize(
+    "memory", ["2026-03-01 05:59:59,000 [rank3] torch.OutOfMemoryError: CUDA out of memory.\n", ""]
+)
+def test_a_run_that_goes_on_to_write_behind_its_end_is_no_other_run(why: str, memory: str, tmp_path: Path) -> None:
+    end = STOP.replace(" DUE TO {why}", why).format(of="JOB 77", at="06:00:00")
+    case = case_of(tmp_path, {"slurm-77.out": STEPPED + memory + end + SAVING})
+    assert (case.verdict.cause, case.collected.outlived) == ("resources" if memory else "stopped", ())
+
+
+def test_what_ranks_say_as_their_run_is_ended_is_nothing_of_the_next(tmp_path: Path) -> None:
+    told = "W0301 06:00:03.000000 9 torch/distributed/elastic/agent/server/api.py:739] Received 15 death signal\n"
+    gone = "2026-03-01 08:10:03,100 [rank1]: Connection reset by peer\n"
+    case = case_of(tmp_path, {"slurm-77.out": FIRST_RUN + told + SECOND_RUN + gone})
+    assert (case.verdict.cause, [event.sign for event in case.collected.events]) == ("unknown", ["peer_gone"])
+
+
 @pytest.mark.parametrize("hour", ["06", "10"])
 @pytest.mark.parametrize("told", ["lm loss: 2.1", "[rank3] OSError: [Errno 28] No space left on device"])
 def test_a_stop_is_where_its_line_stands_if_slurms_clock_is_of_another_zone(

@@ -188,12 +188,44 @@ def test_a_job_that_had_failed_when_it_was_cancelled_is_unknown(before: str, why
     assert case_of(tmp_path, {"slurm-77.out": output}).verdict.cause == "unknown"
 
 
+def test_a_file_system_that_a_node_lost_before_explains_why_a_job_was_cancelled(tmp_path: Path) -> None:
+    lost = "2026-03-01T08:00:10,000000+00:00 LustreError: 167-0: fs-MDT0000: This client was evicted by fs-MDT0000\n"
+    files = {"slurm-77.out": STEPS + CANCELLED.format(why=""), "gpu003-dmesg.txt": lost, "sacct.txt": RECORD}
+    assert case_of(tmp_path, files).verdict.cause == "storage"
+
+
 @pytest.mark.parametrize("between", ["", "2026-03-01 07:30:00,000 a checkpoint is written\n"])
 def test_a_job_whose_steps_have_no_time_is_not_said_to_have_hung(between: str, tmp_path: Path) -> None:
     began = "2026-03-01 05:00:00,000 [INFO] [config.py:958:print] zero_config\n"
     steps = "".join(f"{{'loss': 2.0, 'epoch': {step}.0}}\n" for step in range(20))
     output = began + steps + between + steps + SIGNALLED.format(signal="15")
     assert case_of(tmp_path, {"job.err": output, "sacct.txt": RECORD}).verdict.why == FROM_OUTSIDE
+
+
+def test_a_bar_beside_steps_with_times_hides_no_hang(tmp_path: Path) -> None:
+    bar = "Epoch 0:  3%|#   | {step}/900 [00:31<14:00,  1.0it/s]\n"
+    steps = [f"2026-03-01 06:59:{step:02d},000 step {step} loss 2.0\n" for step in range(40)]
+    bars = [bar.format(step=step) for step in range(40)]
+    stop = SIGNALLED.format(signal="15")
+    hung = "it had made no step for 71 minutes when it was told to stop: it hung"
+    both = "".join(step + bar for step, bar in zip(steps, bars, strict=True))
+    assert case_of(tmp_path / "one", {"job.err": both + stop, "sacct.txt": RECORD}).verdict.why == hung
+    apart = {"job.out": "".join(steps), "job.err": "".join(bars) + stop, "sacct.txt": RECORD}
+    assert case_of(tmp_path / "two", apart).verdict.why == hung
+    went_on = both + "".join(bar.format(step=step) for step in range(40, 60))
+    assert case_of(tmp_path / "went on", {"job.err": went_on + stop, "sacct.txt": RECORD}).verdict.why == FROM_OUTSIDE
+
+
+@pytest.mark.parametrize(
+    "after",
+    [WATCHDOG_OF_1, "2026-03-01 08:10:03,100 [rank1]: Connection reset by peer\n"],
+    ids=["a wait", "a peer's end"],
+)
+def test_a_stop_long_before_what_ranks_say_of_their_end_is_of_another_run(after: str, tmp_path: Path) -> None:
+    cancelled = CANCELLED.format(why="").replace("T08:10:35", "T06:00:00")
+    first = "".join(f"2026-03-01 05:59:{second},000 loading\n" for second in range(10, 60))
+    again = "".join(f"2026-03-01 {6 + minute // 60:02d}:{minute % 60:02d}:10,000 working\n" for minute in range(2, 130))
+    assert case_of(tmp_path, {"train.log": first + cancelled + again + after}).verdict.cause == "unknown"
 
 
 def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def skipping(steps: LossSeries) -> str:
 
 def settling(steps: LossSeries) -> str:
     """A run that ends before its first step: a dynamic loss scale begins too high."""
-    seen = f"the optimizer skips all of the {steps.lines} lines so far, as it does while the loss scale settles"
+    seen = f"the optimizer skips every step of the {steps.lines} lines so far, as it does while the loss scale settles"
     return f"{seen}; expected a longer part of the log"
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.case import (
+    RESOLUTION_S,
     Collected,
     Event,
     Lead,
@@ -73,7 +74,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         logs_begin={node: clocks.corrected_begin(of, offsets.get(node)) for node, of in builder.logs_begin.items()},
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
-        stepped=max((output.stepped for output in builder.outputs if output.stepped is not None), default=None),
+        stepped=_stepped(builder.outputs),
         last=max(last, default=None),
         lived=max((output.lived for output in builder.outputs if output.lived is not None), default=None),
         read=tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
@@ -82,6 +83,13 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         names={node: whole for node, whole in builder.nodes_of_pods.items() if node},
         clocks={node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
+
+
+def _stepped(outputs: Sequence[Output]) -> float | None:
+    """By when the last step was logged: according to the files whose steps have times, if there are any."""
+    known = [(output.progress, output.stepped) for output in outputs if output.stepped is not None]
+    of_times = (ends for begins, ends in known if begins is not None and ends - begins <= RESOLUTION_S)
+    return max(of_times, default=max((ends for _, ends in known), default=None))
 
 
 def _without_tasks(outputs: Sequence[Output]) -> list[Output]:

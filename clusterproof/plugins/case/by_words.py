@@ -47,6 +47,7 @@ from clusterproof.plugins.catalog.causes import (
 
 SRUN_ADVICE = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
 LOST = ("node_failed", "daemon_lost", "node_not_ready", "node_gone")  # signs of a lost node
+OF_ANY_CONTAINER = "oom_told"  # kubectl's words for people: also of a container beside the ranks, or of an earlier run
 KERNEL_SIGN = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 
@@ -117,7 +118,8 @@ def _message_verdict(case: Collected, own: Sequence[Candidate], doubts: Sequence
     rivals = [rival for rival in own if not first.event.when.is_before(rival.event.when, apart_s)]
     causes = {rival.event.row.cause for rival in rivals}
     if len(causes) > 1:
-        sure = [rival for rival in rivals if rival.event.rank is None and rival.event.row.cause == RESOURCES]
+        of_job = [rival for rival in rivals if rival.event.rank is None and rival.event.sign != OF_ANY_CONTAINER]
+        sure = [rival for rival in of_job if rival.event.row.cause == RESOURCES]
         if not sure:
             reason = "; ".join(dict.fromkeys(rival.event.row.meaning for rival in rivals))
             return _unknown(case, [rival.event for rival in rivals], f"several at once: {reason}")
@@ -201,7 +203,8 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
     first = events[0] if events else None
     if not reason:
         reason = _event_text(case, first) if first else why_unknown(case)
-    suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
+    own = (event for event in events if event.row.cause in (HARDWARE, NETWORK) and not event.row.of_peer)
+    suspects = {event.node for event in own if event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     suspects = suspects.intersection(case.job.nodes or suspects)  # a job's output may name any node
     rank = next((event.rank for event in events if event.rank is not None), None)

@@ -72,12 +72,17 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 
 
 def stopped_from_outside(case: Collected) -> Event | None:
-    """The event that told a job to stop, if nothing in the job had failed or timed out before; else None."""
+    """The event that told a job to stop, if nothing in the job had failed or timed out before; else None.
+
+    What follows long after it is of another run, in the same log.
+    """
     stop = next((event for event in case.events if event.sign in FROM_OUTSIDE), None)
     others = [event for event in case.events if event.sign not in (*FROM_OUTSIDE, *FOLLOW) and not event.is_warning]
     if stop is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
         return None
-    return stop if all(stop.when.is_before(event.when) for event in others) else None
+    follow = (stop.when.is_before(event.when) for event in others)
+    are_late = (stop.when.is_before(event.when, limits().teardown_s) for event in others)
+    return stop if all(follow) and not any(are_late) else None
 
 
 def silent_before(stop: Event, last: float | None) -> tuple[str, str] | None:

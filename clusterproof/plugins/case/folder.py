@@ -227,7 +227,7 @@ class Reader:
             return
         if len(text) > scheduler.LOOKED_AT:
             self.builder.lack(f"{name}: all behind its first {scheduler.LOOKED_AT:,} characters")
-        if scheduler.has_unread_nodes(text):
+        if scheduler.has_cut_nodes(text):
             self.builder.lack(f"{name}: the nodes of the job, whose list is cut off; sacct -P does not cut it")
         self.builder.take_records(records, text)
 

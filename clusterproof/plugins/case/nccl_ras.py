@@ -36,7 +36,8 @@ def is_in(text: str) -> bool:
 
 def read(text: str, name: str, builder: CaseBuilder) -> None:
     """Add the ranks that RAS names last, and processes whose rank it does not say as something missing."""
-    text = text[max(0, text.rfind(_REPORT)) :]
+    begins = max((found.start() for found in _BEGINS.finditer(text)), default=0)
+    text = text[max(0, text.rfind(_REPORT, 0, begins)) :]
     world, sizes = _sizes(text)
     counts: dict[int, tuple[int, str]] = {}  # by rank of the job: operations launched, and node
     most, operations, is_of_job = 0, 0, True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,7 +11,7 @@ from clusterproof.plugins.case.exceptions import OF_MPIRUN, UNCAUGHT, Exceptions
 from clusterproof.plugins.case.launchers import FirstEnd, TorchrunReport, without_tasks
 from clusterproof.plugins.case.rank_nodes import OF_TASK, SAID, RankNodes
 from clusterproof.plugins.case.slurms_lines import SlurmsLines
-from clusterproof.plugins.case.survived import LastLines, Steps, TracebackReader, as_logged, step_of
+from clusterproof.plugins.case.survived import LastLines, LastStep, Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.case.watchdog import Watchdog, waited_s
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
@@ -93,7 +92,7 @@ class OutputReader:
         self.last_lines = LastLines()
         self.earlier: dict[Key, Event] = {}  # long before another of that sign
         self.progress: float | None = None
-        self.stepped: float | None = None
+        self.last_step = LastStep()
         self.watchdog = Watchdog()
         self.timed_out: set[int] = set()
         self.labelled: set[int] = set()
@@ -107,8 +106,9 @@ class OutputReader:
         rank, node = self._source_of(line)
         if (step := step_of(line)) is not None:
             self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
-            self.stepped = self.stamp.ends if self.is_stamped else math.inf
-            self.steps.add(number, rank, step, self.stamp if self.is_stamped else NO_TIME)
+            stepped = self.stamp if self.is_stamped else NO_TIME
+            self.last_step.add(stepped)
+            self.steps.add(number, rank, step, stepped)
         self.watchdog.take(line, rank)
         failure = self.torchrun_report.take(line)
         if failure:
@@ -165,7 +165,7 @@ class OutputReader:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
             self.open.clear()
             self.stamp = stamp
-            self.stepped = stamp.ends if self.stepped == math.inf else self.stepped
+            self.last_step.take_time(stamp)
 
     def _set_aside(self, key: Key, to: dict[Key, Event]) -> None:
         """Keep it apart from what comes later: the first line of it, and how many there were."""
@@ -265,7 +265,7 @@ class OutputReader:
             outlived=tuple(self._named(self.outlived.values())),
             nodes_of_ranks=self.ranks.nodes,
             progress=self.progress,
-            stepped=self.stepped,
+            stepped=self.last_step.ends,
             last=self.stamp.ends,
             lived=self.last_lines.lived,
             watchdog=self.watchdog,

@@ -171,7 +171,7 @@ def undated(case: Collected) -> tuple[Fact, ...]:
 
 SEEN_AS = {  # signs that such a fault causes in a job, besides direct ones
     NETWORK: ("nccl_system", "efa_completion", "peer_gone", "watchdog", "observed_dump", "stuck_process"),
-    STORAGE: ("watchdog", "observed_dump", "stuck_process", "told_to_end"),
+    STORAGE: ("watchdog", "observed_dump", "stuck_process", "told_to_end", "job_cancelled"),
     RESOURCES: ("killed",),
     CODE: ("crashed",),
 }

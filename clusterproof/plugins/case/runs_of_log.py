@@ -1,6 +1,7 @@
 """Several runs of a job, or of several jobs, in one file of output: Slurm and shells append where they are told to.
 
-Where Slurm ended the script of one, and lines follow that are far later by the same clock, another run began behind it.
+Where Slurm ended the script of one, and lines follow a long silence by the same clock, another run began behind it. A
+run that goes on to write behind its end is no other: KillWait may be minutes, and `--signal=B:TERM@600` is a warning.
 """
 
 from __future__ import annotations
@@ -31,34 +32,45 @@ class _Runs:
     def __init__(self, source: OutputSource, clock: Clock) -> None:
         self.source, self.clock = source, clock
         self.run = OutputReader(source, clock)
-        self.next: OutputReader | None = None  # of the lines behind an end, which may still be of that run
-        self.ended, self.ended_in = 0.0, 0  # when, and in which line
+        self.next: OutputReader | None = None  # of lines without a time behind the last one of a run that ended
+        self.wrote, self.wrote_in = 0.0, 0  # that one: when, and its number
         self.earlier: list[Event] = []
 
     def take(self, number: int, line: str, wrote: str) -> None:
         before = self.run.stamp.begins
         self.run.take(number, line, wrote)
         if self.next is not None:
-            self.next.take(number, line, wrote)
-            began = self.next.stamp.begins
-            if began is not None and began > self.ended + limits().teardown_s:
-                self.earlier.extend(self._of_ended())
-                self.run, self.next = self.next, None
+            self._take_behind_end(self.next, number, line, wrote)
         if "*** JOB " in line and _ENDED.search(line):
             self._end(number, before)
+
+    def _take_behind_end(self, following: OutputReader, number: int, line: str, wrote: str) -> None:
+        """A line without a time may be of either run; one with a time is of the next if a long silence is before it."""
+        begins, ends = (self.run.stamp.begins, self.run.stamp.ends) if self.run.is_stamped else (None, None)
+        is_of_next = begins is not None and begins > self.wrote + limits().teardown_s
+        if ends is not None and not is_of_next:
+            self._begin(number, max(self.wrote, ends))
+            return
+        following.take(number, line, wrote)
+        if is_of_next:
+            self.earlier.extend(self._of_ended())
+            self.run, self.next = following, None
+
+    def _begin(self, number: int, wrote: float) -> None:
+        self.next, self.wrote, self.wrote_in = OutputReader(self.source, self.clock), wrote, number
 
     def _end(self, number: int, before: float | None) -> None:
         """A script ended; `before` is when its last line was written, which may be by the clock of another zone."""
         ended = self.run.stamp.ends
         if ended is not None and before is not None and before <= ended:
-            self.next, self.ended, self.ended_in = OutputReader(self.source, self.clock), ended, number
+            self._begin(number, ended)
 
     def _of_ended(self) -> Iterator[Event]:
         """The events of the run that ended."""
         output = self.run.output()
         for event in (*output.outlived, *output.events):
             line = event.position[1]
-            if line is not None and line <= self.ended_in:
+            if line is not None and line <= self.wrote_in:
                 yield event
 
     def output(self) -> Output:

@@ -108,10 +108,10 @@ def is_forged(text: str) -> bool:
     return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
 
 
-def has_unread_nodes(text: str) -> bool:
+def has_cut_nodes(text: str) -> bool:
     """Whether a list of nodes is cut off, as sacct's table cuts what is wider than its column: `gpu[001-0+`."""
     lists = (fields.get("NodeList", "") for fields in _records(_record(text)[:LOOKED_AT], _ROW))
-    return any(nodes not in _NO_NODES and not _nodes(nodes) for nodes in lists)
+    return any(nodes.endswith("+") and not nodes.startswith("None ") for nodes in lists)
 
 
 def heterogeneous_jobs(text: str) -> set[str]:

@@ -191,6 +191,29 @@ class Steps:
         return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in steps_of_ranks)
 
 
+class LastStep:
+    """By when the last step of a file was logged. A bar may write steps without a time between those that have one."""
+
+    def __init__(self) -> None:
+        self.ends: float | None = None  # infinite if no time stands behind it, None if there is no step
+        self._undated: int | None = None  # steps since the last one with a time
+        self._most_undated = 0  # between two of them
+
+    def add(self, when: Span) -> None:
+        """Add a step, with the time of its line if it has one."""
+        if when.ends is not None:
+            self._most_undated = max(self._most_undated, self._undated or 0)
+            self.ends, self._undated = when.ends, 0
+            return
+        self._undated = None if self._undated is None else self._undated + 1
+        if self._undated is None or self._undated > self._most_undated:
+            self.ends = math.inf
+
+    def take_time(self, when: Span) -> None:
+        """The time of a line: a step before it was not later."""
+        self.ends = when.ends if self.ends == math.inf else self.ends
+
+
 class LastLines:
     """When each rank of a file wrote its last line, and its last before the end of another was reported."""
 

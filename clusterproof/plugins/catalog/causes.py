@@ -36,6 +36,7 @@ class Sign:
     of_broken_gpu: bool = False
     of_stop: bool = False
     of_start: bool = False
+    of_peer: bool = False
     unexplained: bool = False
     quoted: bool = False
     restart: str = ""

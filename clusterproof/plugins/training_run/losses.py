@@ -19,9 +19,7 @@ PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files with equal names are distin
 NORM_LINES = 3  # at the end of a log: loss scaling only skips single steps
 UNCLEAR_LINES = 3  # the same for losses of 0
 SKIPPED_LINES = 3  # the same for lines with only skipped steps
-SETTLED_BY = (
-    40  # steps that a loss scale takes from 2**32, with which Megatron-LM begins, to 1, and some for hysteresis
-)
+SETTLED_BY = 40  # steps: a loss scale is halved 32 times from Megatron-LM's 2**32 to 1, after some of hysteresis
 NEAR_SHARE = 0.2  # of all steps, that a resumed job repeats
 _NUMBER = re.compile(r"([0-9]{1,18})")
 
