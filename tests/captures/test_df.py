@@ -88,6 +88,7 @@ MOUNTS = "udev on /dev type devtmpfs (rw)\n/dev/sda2 on / type ext4 (rw)\n"
     [
         f"$ df -h | grep -v tmpfs\n{DF}{UDEV}{ROOT}",
         f"$ df -h | head -4\n{DF}{UDEV}{RUN}{ROOT}",
+        f"df -h | head -4\n{DF}{UDEV}{RUN}{ROOT}",
         f"$ df -h -x tmpfs\n{DF}{UDEV}{RUN}{ROOT}",
         f"$ df -hl\n{DF}{UDEV}{RUN}{ROOT}",
         f"{DF}{UDEV}{ROOT}",
