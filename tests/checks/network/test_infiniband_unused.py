@@ -88,8 +88,10 @@ def test_a_port_that_is_switched_off_is_not_expected_to_be_down() -> None:
     expect(result_of("network.ib_ports", *hosts), PASS, "")
 
 
-def test_a_virtual_function_that_is_all_a_machine_has_must_be_up() -> None:
-    guest = node("n0", **rdma(mlx5(0, port(state="1: DOWN"), device="101c"), mlx5(1, port(), device="101c")))
+@pytest.mark.parametrize("of_other", ["101c", UNREAD])
+def test_a_virtual_function_that_is_all_a_machine_has_must_be_up(of_other: Any) -> None:
+    others = {**mlx5(1, port()), "device": of_other}
+    guest = node("n0", **rdma(mlx5(0, port(state="1: DOWN"), device="101c"), others))
     expect(result_of("network.ib_ports", guest), FAIL, "mlx5_0: port 1 is 1: DOWN; expected 4: ACTIVE")
 
 

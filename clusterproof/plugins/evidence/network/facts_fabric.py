@@ -94,16 +94,14 @@ def is_without_use(node: Node, device: RdmaDevice, port: Port) -> bool:
 
 def _is_spare(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether it is a virtual function beside an active physical port: no virtual machine or pod has it yet."""
-    is_held_down = readings(port, "is_held_down")[0].get("is_held_down", False)
-    return is_held_down and _is_virtual(device) and any(map(_is_active, node.ib_devices))
-
-
-def _is_virtual(device: RdmaDevice) -> bool:
-    return readings(device, "model")[0].get("model") in VIRTUAL
+    is_virtual = readings(device, "model")[0].get("model") in VIRTUAL
+    is_held_down = readings(port, "is_held_down")[0].get("is_held_down")
+    return bool(is_virtual and is_held_down) and any(map(_is_active, node.ib_devices))
 
 
 def _is_active(device: RdmaDevice) -> bool:
     """Whether a physical device has an active port of InfiniBand, where alone virtual functions are held down."""
-    ports = readings(device, "ports")[0].get("ports", ())
-    states = [readings(port, "is_active", "link_layer")[0] for port in ports]
-    return not _is_virtual(device) and {"is_active": True, "link_layer": INFINIBAND} in states
+    reading = readings(device, "model", "ports")[0]
+    states = [readings(port, "is_active", "link_layer")[0] for port in reading.get("ports", ())]
+    is_physical = reading.get("model") not in {None, *VIRTUAL}
+    return is_physical and {"is_active": True, "link_layer": INFINIBAND} in states
