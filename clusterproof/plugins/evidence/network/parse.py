@@ -120,7 +120,7 @@ _PAIR = re.compile(
     re.MULTILINE,
 )
 
-_OF_ETHERNET = re.compile(r"en|eth|em\d|p\d{1,3}p|rdma")  # names of interfaces
+_OF_ETHERNET = re.compile(r"en|eth|em\d|p\d{1,3}p|rdma|bond")  # names of interfaces
 
 
 def is_ibdev2netdev(text: str) -> bool:
