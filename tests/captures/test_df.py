@@ -88,7 +88,9 @@ MOUNTS = "udev on /dev type devtmpfs (rw)\n/dev/sda2 on / type ext4 (rw)\n"
     [
         f"$ df -h | grep -v tmpfs\n{DF}{UDEV}{ROOT}",
         f"$ df -h | head -4\n{DF}{UDEV}{RUN}{ROOT}",
+        f"df -h | head -4\n{DF}{UDEV}{RUN}{ROOT}",
         f"$ df -h -x tmpfs\n{DF}{UDEV}{RUN}{ROOT}",
+        f"$ df -hl\n{DF}{UDEV}{RUN}{ROOT}",
         f"{DF}{UDEV}{ROOT}",
         f"$ mount | grep -E 'dev|nfs'\n{MOUNTS}",
         f"$ grep dev /proc/mounts\n{MOUNTS}tmpfs on /run/a type tmpfs (rw)\n",
@@ -99,7 +101,7 @@ def test_what_a_list_was_asked_to_leave_out_is_not_missed_from_it(text: str, tmp
     assert evaluated(written(tmp_path, session=text) / "session")["host.dev_shm"].verdict is Verdict.INCOMPLETE
 
 
-@pytest.mark.parametrize("command", ["df -hT", "df -P --total", ""])
+@pytest.mark.parametrize("command", ["df -hT", "df -P --total", "kubectl exec -it gpu-shell -- df -h", ""])
 def test_what_is_not_in_a_whole_list_is_not_mounted(command: str, tmp_path: Path) -> None:
     text = f"$ {command}\n{DF}{UDEV}{RUN}{ROOT}"
     result = evaluated(written(tmp_path, session=text) / "session")["host.dev_shm"]

@@ -28,8 +28,9 @@ def test_lsmod_shows_what_rdma_needs() -> None:
     assert set(lsmod["rdma"]["modules"]) == {"efa", "ib_core"}
 
 
-def test_what_neuron_monitor_calls_a_neuron_device_is_no_list_of_devices() -> None:
-    monitored = {"memory_used": {"neuron_runtime_used_bytes": {"host": 6997643264, "neuron_device": 12519788544}}}
+@pytest.mark.parametrize("used", [12519788544, 0])
+def test_what_neuron_monitor_calls_a_neuron_device_is_no_list_of_devices(used: int) -> None:
+    monitored = {"memory_used": {"neuron_runtime_used_bytes": {"host": 6997643264, "neuron_device": used}}}
     assert not neuron.is_json(json.dumps(monitored, indent=2))
     assert neuron.is_json(json.dumps([{"neuron_device": 15}], indent=2))
 
@@ -49,6 +50,7 @@ crw-rw-rw-  1 root root 231, 193 Sep  4 14:50 uverbs1
     [
         "rdma_cm  uverbs0  uverbs1\n",
         "issm0  rdma_cm  ucm0  umad0  uverbs0  uverbs1\n",  # kernels up to 5.1 have ucm0
+        ".  ..  by-path  rdma_cm  uverbs0  uverbs1\n",
         LL,
         LL.replace("/", ""),
     ],

@@ -50,6 +50,12 @@ def test_rows_that_grep_kept_of_systemctl_s_list_do_not_prove_that_no_other_unit
     assert output_of(f"u@h:~$ systemctl list-units | grep -E 'failed|docker'\n{rows}") == {"services": collected}
 
 
+def test_unit_files_that_grep_kept_are_no_units() -> None:
+    rows = "".join(f"{name}.service  enabled  enabled\n" for name in ("munge", "nvidia-fabricmanager", "slurmd"))
+    values, problems = read_text(f"u@h:~$ systemctl list-unit-files | grep -E 'munge|nvidia|slurmd'\n{rows}")
+    assert (values, len(problems)) == ({}, 1)
+
+
 @pytest.mark.parametrize("text", [STATES, GREPPED])
 def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
     message = "tesfs-OST0001: osc is DISCONN; expected FULL"

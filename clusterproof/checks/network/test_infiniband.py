@@ -74,7 +74,8 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     address (INIT). A driver may report no state (NOP), as Azure's did for MANA. A port that is Polling on all nodes
     of the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
     switched off, unless no port here is active. The same holds where no other node reports the port, as in a prolog.
-    A virtual function is spare while it is DOWN beside an active port of a physical device.
+    A virtual function that is DOWN beside an active InfiniBand port of a physical device is spare: a concern if most
+    nodes use the same one.
     The planes of a port (devices such as smi1) are compared with planes.
 
     Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
@@ -111,7 +112,8 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
 
 def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
     """A concern for a port that most nodes use, or an Ethernet one that lost its link, unlike others of its model."""
-    off, name = _deviations(node, device, port, STATES, _states), _name(device, port)
+    deviations, name = _deviations(node, device, port, STATES, _states), _name(device, port)
+    off = [other for other in deviations if other.majority == ACTIVE or (not other.majority and other.own != DOWN)]
     concern_if(off, describe(off))
     with part:
         used = _rates_on(node, device, port).total()
@@ -177,6 +179,7 @@ def _majority_rate(rates: Counter[float], node: Node) -> float:
     return rate if alike > rates.total() * node.threshold("group.majority") else 0.0
 
 
+ACTIVE, DOWN = "ACTIVE", "DOWN"
 USES, USED, UNUSED, OTHER = "links of InfiniBand ports", "active", "never up", "down"
 EVERY_RATE, RATES, STATES = "all rates of InfiniBand ports", "rates of InfiniBand ports", "states of InfiniBand ports"
 ALL = "all"  # ports of a node
@@ -230,8 +233,8 @@ def _kind(device: RdmaDevice, port: Port) -> str:
 
 
 def _state(port: Port) -> str | None:
-    """Whether a port is active, disabled or without an address; None if it is none of these, or that is unknown."""
-    states = {"is_active": "ACTIVE", "is_disabled": "Disabled", "is_unaddressed": "INIT"}
+    """Whether a port is active, off, without an address or held down; None if none of these, or that is unknown."""
+    states = {"is_active": ACTIVE, "is_disabled": "Disabled", "is_unaddressed": "INIT", "is_held_down": DOWN}
     reading, _ = readings(port, *states)
     return next((word for name, word in states.items() if reading.get(name)), None)
 

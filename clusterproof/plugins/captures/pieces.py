@@ -54,7 +54,7 @@ _OF_WHAT = re.compile(
 )
 # Commands known as such without a prompt, as their outputs need them: for a header, or for what they are about.
 _QUERY = re.compile(r"(?:sudo )?(?:/\S{1,100}/)?nvidia-smi(?: -\S{1,20000}| \d{1,3}(?:,\d{1,3}){0,31}){1,16}")
-_BARE = ("mlxlink -", "mlnx_qos -", "smartctl -", "nvme smart-log /", "free -", "findmnt -", "sudo ")
+_BARE = ("mlxlink -", "mlnx_qos -", "smartctl -", "nvme smart-log /", "free -", "findmnt -", "df -", "sudo ")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 

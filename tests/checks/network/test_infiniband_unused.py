@@ -51,6 +51,7 @@ def test_a_port_that_no_subnet_manager_has_made_active_is_a_fault() -> None:
         ("101c", port(), PASS),  # a ConnectX-6's virtual function
         ("101b", port(), FAIL),  # a ConnectX-6
         ("101c", port(state="1: DOWN", physical_state="2: Polling"), FAIL),
+        ("101c", port(link_layer="Ethernet"), FAIL),  # of another network, as of Azure's MANA
     ],
 )
 def test_a_virtual_function_that_nothing_has_switched_on_is_no_fault(
@@ -60,8 +61,37 @@ def test_a_virtual_function_that_nothing_has_switched_on_is_no_fault(
     assert result_of("network.ib_ports", host).verdict is verdict
 
 
-def test_a_virtual_function_that_is_all_a_machine_has_must_be_up() -> None:
-    guest = node("n0", **rdma(mlx5(0, port(state="1: DOWN"), device="101c"), mlx5(1, port(), device="101c")))
+@pytest.mark.parametrize(
+    ("others", "verdict", "message"),
+    [
+        (["4: ACTIVE", "4: ACTIVE"], CONCERN, "mlx5_1 port 1 DOWN; expected ACTIVE as on 2 of 3 nodes"),
+        (["1: DOWN", "1: DOWN"], PASS, ""),
+        (["4: ACTIVE", "1: DOWN"], PASS, ""),  # of which machines get some
+    ],
+)
+def test_a_virtual_function_that_most_nodes_use_and_this_one_does_not_is_a_concern(
+    others: list[str], verdict: Verdict, message: str
+) -> None:
+    hosts = [
+        node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, port(state=state), device="101e")))
+        for number, state in enumerate(["1: DOWN", *others])
+    ]
+    expect(result_of("network.ib_ports", *hosts), verdict, message)
+
+
+def test_a_port_that_is_switched_off_is_not_expected_to_be_down() -> None:
+    states = [port(state="1: DOWN", physical_state="3: Disabled"), *[port(state="1: DOWN")] * 3]
+    hosts = [
+        node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, virtual, device="101e")))
+        for number, virtual in enumerate(states)
+    ]
+    expect(result_of("network.ib_ports", *hosts), PASS, "")
+
+
+@pytest.mark.parametrize("of_other", ["101c", UNREAD])
+def test_a_virtual_function_that_is_all_a_machine_has_must_be_up(of_other: Any) -> None:
+    others = {**mlx5(1, port()), "device": of_other}
+    guest = node("n0", **rdma(mlx5(0, port(state="1: DOWN"), device="101c"), others))
     expect(result_of("network.ib_ports", guest), FAIL, "mlx5_0: port 1 is 1: DOWN; expected 4: ACTIVE")
 
 

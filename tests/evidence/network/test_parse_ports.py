@@ -96,6 +96,11 @@ def test_an_efa_device_is_known_by_its_name_and_its_link(layer: str, is_efa: boo
             {"port": 1, "state": "1: DOWN", "physical_state": "3: Disabled"},
             {"name": "enp75s0f1np1"},
         ),
+        (
+            WITH_V.replace("ibp75s0", "bond0"),
+            {"port": 1, "state": "1: DOWN", "physical_state": "3: Disabled"},
+            {"name": "bond0"},
+        ),
     ],
 )
 def test_ibdev2netdev_shows_ports_and_whether_their_interfaces_are_up(

@@ -22,7 +22,9 @@ _STATUS = re.compile(rf"^[●○×*x↻]? ?{_UNIT}(?: - .{{0,200}})?$", re.MULTI
 _LOADED = re.compile(r"^\s{1,8}Loaded: ([\w-]{1,20})(?: \(([^()\n]{0,400})(\))?)?", re.MULTILINE)  # a pager may cut it
 _ACTIVE = re.compile(r"^\s{1,8}Active: ([\w-]{1,20})(?: \(([^()]{1,60})\))?", re.MULTILINE)
 _LISTED = re.compile(
-    rf"^[●○×* ]{{0,3}}{_UNITS}[ \t]{{1,255}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
+    rf"^[●○×* ]{{0,3}}{_UNITS}[ \t]{{1,255}}(loaded|not-found|bad-setting|error|masked|merged|stub)"
+    r"[ \t]{1,20}(\S{1,20})[ \t]{1,20}(\S{1,20})\b",
+    re.MULTILINE,
 )
 _COUNTED = re.compile(r"^(\d{1,6}) loaded units listed", re.MULTILINE)
 _HEADER = re.compile(r"^\s{0,4}UNIT\s{1,255}LOAD\s{1,20}ACTIVE\s{1,20}SUB\b", re.MULTILINE)

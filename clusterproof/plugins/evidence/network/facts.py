@@ -102,6 +102,11 @@ class Port(Reported):
         return self.state.endswith("INIT") and (is_in_training or seen.get("link_layer") == ETHERNET)
 
     @property
+    def is_held_down(self) -> bool:
+        """Whether it is down on a link that is up, as a virtual function is without a GUID. Raises Incomplete."""
+        return self.state.endswith("DOWN") and self.is_linked
+
+    @property
     def is_silent(self) -> bool:
         """Whether its driver reports no state of ports, as Linux 6.2's for Azure's MANA. Raises Incomplete."""
         return self.state.endswith("NOP")

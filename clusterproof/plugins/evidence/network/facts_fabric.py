@@ -8,14 +8,14 @@ from functools import lru_cache
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.evidence.network.facts import Port, RdmaDevice
+from clusterproof.plugins.evidence.network.facts import INFINIBAND, Port, RdmaDevice
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 WITHOUT_USE = ("is_disabled", "is_unaddressed", "is_silent")  # facts of a port
 # NVIDIA's virtual functions (MLX5_PCI_DEV_IS_VF in Linux 6.12, drivers/net/ethernet/mellanox/mlx5/core/main.c).
-VIRTUAL = frozenset({f"15b3:{device}" for device in ("1014", "1016", "1018", "101a", "101c", "101e", "a2d3")})
+VIRTUAL = frozenset({f"15b3:{device}" for device in ("1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3")})
 
 # Sub devices of type SMI, by the names of rdma-dev(8) and others: their ports are the planes of another's (ConnectX-8).
 PLANES = "smi"
@@ -93,17 +93,15 @@ def is_without_use(node: Node, device: RdmaDevice, port: Port) -> bool:
 
 
 def _is_spare(node: Node, device: RdmaDevice, port: Port) -> bool:
-    """Whether it is down on the link of an active physical port, as until a virtual machine or a pod gets it."""
-    reading = readings(port, "state", "is_linked")[0]
-    is_off = reading.get("state", "").endswith("DOWN") and reading.get("is_linked")
-    return bool(is_off and _is_virtual(device)) and any(map(_is_active, node.ib_devices))
-
-
-def _is_virtual(device: RdmaDevice) -> bool:
-    return readings(device, "model")[0].get("model") in VIRTUAL
+    """Whether it is a virtual function beside an active physical port: no virtual machine or pod has it yet."""
+    is_virtual = readings(device, "model")[0].get("model") in VIRTUAL
+    is_held_down = readings(port, "is_held_down")[0].get("is_held_down")
+    return bool(is_virtual and is_held_down) and any(map(_is_active, node.ib_devices))
 
 
 def _is_active(device: RdmaDevice) -> bool:
-    """Whether a physical device has an active port."""
-    ports = readings(device, "ports")[0].get("ports", ())
-    return not _is_virtual(device) and any(readings(port, "is_active")[0].get("is_active") for port in ports)
+    """Whether a physical device has an active port of InfiniBand, where alone virtual functions are held down."""
+    reading = readings(device, "model", "ports")[0]
+    states = [readings(port, "is_active", "link_layer")[0] for port in reading.get("ports", ())]
+    is_physical = reading.get("model") not in {None, *VIRTUAL}
+    return is_physical and {"is_active": True, "link_layer": INFINIBAND} in states

@@ -77,14 +77,16 @@ def read_device_files(text: str) -> Mapping[str, object]:
     return {"rdma": {"uverbs": [name[1] for name in files if name and name[1].startswith("uverbs")][:MAX_FILES]}}
 
 
+FOLDERS = (".", "..", "./", "../")
+
+
 def _files(text: str) -> Iterator[str]:
     """The names that `ls` lists; with -l the last word of each line, without the folder's own."""
     for line in text[:100_000].split("\n"):
         cells = line.split()
-        if len(cells) > 6 and cells[0][:1] in "cdlb-":
-            yield from {cells[-1].rstrip("/")} - {".", ".."}
-        elif cells[:1] not in (["total"], ["/dev/infiniband:"]):
-            yield from cells
+        is_long = len(cells) > 6 and cells[0][:1] in "cdlb-"
+        names = cells[-1:] if is_long else [] if cells[:1] in (["total"], ["/dev/infiniband:"]) else cells
+        yield from (name.rstrip("/") for name in names if name not in FOLDERS)
 
 
 # ibstatus
@@ -118,7 +120,7 @@ _PAIR = re.compile(
     re.MULTILINE,
 )
 
-_OF_ETHERNET = re.compile(r"en|eth|em\d|p\d{1,3}p|rdma")  # names of interfaces
+_OF_ETHERNET = re.compile(r"en|eth|em\d|p\d{1,3}p|rdma|bond")  # names of interfaces
 
 
 def is_ibdev2netdev(text: str) -> bool:

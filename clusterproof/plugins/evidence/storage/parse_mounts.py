@@ -61,7 +61,8 @@ PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,2
 
 # A command of which something behind it, or an option of df or findmnt, may leave out some mounts.
 _PARTIAL = re.compile(
-    r"\||\bgrep\b|\s-[A-Za-z]{0,8}[tx]|\bdf .{0,80}?\s-[A-Za-z]{0,8}l|\s--(?:types?|exclude-type|local)\b"
+    r"\||\bgrep\b|\b(?:df|findmnt|mount)\b.{0,80}?\s(?:-[A-Za-z]{0,8}[tx]|--(?:types?|exclude-type|local)\b)"
+    r"|\bdf\b.{0,80}?\s-[A-Za-z]{0,8}l"
 )
 
 
