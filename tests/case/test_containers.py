@@ -145,3 +145,9 @@ def test_a_node_that_hyperpod_replaces_is_to_be_tested(health: str, suspects: tu
     case = _marked({f"{of}node-health-status": health, f"{of}fault-types": "XidHardwareFailure"})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", suspects)
     assert ("XidHardwareFailure" in case.verdict.why) is bool(suspects)
+
+
+def test_how_a_container_ended_before_hides_no_exception_of_a_rank(tmp_path: Path) -> None:
+    told = "Name:             llama-0\nNamespace:        ml\n    Last State: Terminated\n      Reason:   OOMKilled\n"
+    verdict = case_of(tmp_path, {"pods.txt": told, "rank_0.log": "[rank0]: KeyError: 'image'\n"}).verdict
+    assert (verdict.cause, "the job's own code raised an exception" in verdict.why) == ("unknown", True)

@@ -292,9 +292,3 @@ def test_what_kubectl_tells_people_is_said_to_be_unread(text: str, tmp_path: Pat
     said = "pods.txt: what kubectl tells people; expected kubectl get pods,jobs,events -o json"
     assert said in case_of(tmp_path, {"pods.txt": text}).collected.missing
     assert said not in case_of(tmp_path / "log", {"pods.txt": "Name: llama\nNAME of the run\n"}).collected.missing
-
-
-def test_how_a_container_ended_before_hides_no_exception_of_a_rank(tmp_path: Path) -> None:
-    told = "Name:             llama-0\nNamespace:        ml\n    Last State: Terminated\n      Reason:   OOMKilled\n"
-    verdict = case_of(tmp_path, {"pods.txt": told, "rank_0.log": "[rank0]: KeyError: 'image'\n"}).verdict
-    assert (verdict.cause, "the job's own code raised an exception" in verdict.why) == ("unknown", True)
