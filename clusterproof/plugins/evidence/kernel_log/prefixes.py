@@ -29,7 +29,7 @@ _LOG = re.compile(
 # Commands that show a log into which programs write too.
 OF_ALL_PROGRAMS = re.compile(
     r"/var/log/(?:syslog|messages|user|daemon|debug)\b"
-    r"|\bjournalctl\b(?!.*(?:\s-[A-Za-z]{0,20}k|--dmesg|_TRANSPORT=kernel|json|export))"
+    r"|\bjournalctl\b(?![^|;&]*(?:\s-[aeflmqrx]{0,8}k|\s--dmesg|_TRANSPORT=kernel|(?:-o|--output)[= ]?(?:json|export)))"
 )
 _OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files into which programs write
 _FACILITY = r"(?:kern|user|mail|daemon|auth|authpriv|syslog|lpr|news|uucp|cron|ftp|local[0-7])\.[a-z]{3,7}"
@@ -66,9 +66,14 @@ def shown(text: str) -> str:
 
 def is_of_all(text: str) -> bool:
     """Whether the prefixes, or the command above, show that the lines are from a log of all programs."""
-    if OF_ALL_PROGRAMS.search(typed_above(text)) or _names_facilities(text):
+    if is_typed_of_all(text) or _names_facilities(text):
         return True
     return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
+
+
+def is_typed_of_all(text: str) -> bool:
+    """Whether the command above shows a log of all programs, perhaps without what stands there before a message."""
+    return bool(OF_ALL_PROGRAMS.search(typed_above(text)))
 
 
 def hold_to_one_node(text: str) -> None:
