@@ -53,6 +53,24 @@ def test_a_gpu_whose_csv_line_has_more_values_than_columns_is_there_and_nothing_
     assert problems == [f"nvidia-smi --query-gpu: 3 values for 2 columns: {line}"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "gpus", "line"),
+    [
+        ("index, uuid", ["0, GPU-aaa"], "0,1,2,3,4,5,6,7"),  # CUDA_VISIBLE_DEVICES
+        ("index, uuid", ["0, GPU-aaa"], "5,2,0,0,,2,2,2,0"),  # lscpu -p
+        ("uuid, index", ["GPU-aaa, 0"], "ok, 1, 2, 3"),
+        ("uuid, index", ["GPU-aaa, 0"], "GPU-aaa, 1234, python, 500 MiB"),  # --query-compute-apps without its header
+        ("pci.bus_id, index", ["00000000:53:00.0, 0"], "mlx5_0, ACTIVE, 400, ib"),
+        ("timestamp, uuid", ["2026/12/01 10:00:00.000, GPU-aaa"], "2026/12/01 10:00:00.000, GPU-aaa, 2026/12/01"),
+    ],
+)
+def test_a_line_with_more_values_than_columns_adds_no_gpu_that_it_does_not_name(
+    columns: str, gpus: list[str], line: str
+) -> None:
+    nvml: Any = read_text("\n".join([columns, *gpus, line, ""]))[0]["nvml"]
+    assert len(nvml["gpus"]) == len(gpus)
+
+
 def test_of_the_csv_of_a_loop_that_ran_for_long_the_last_lines_are_read_and_the_others_counted() -> None:
     lines = ["timestamp, index, temperature.gpu", *["2026/12/01 10:00:00.000, 0, 30"] * 5_000]
     lines.append("2026/12/01 17:00:00.000, 0, [GPU is lost]")
@@ -171,6 +189,15 @@ def test_a_line_without_a_uuid_below_a_list_names_no_gpu_and_is_said_to_be_unrea
     nvml: Any = values["nvml"]
     assert (nvml["count"], [gpu["name"] for gpu in nvml["gpus"]]) == (2, ["NVIDIA H100", "NVIDIA H100"])
     assert problems == ["nvidia-smi -L: 2 lines below it of no known form: GPU 0: OK, GPU 1: FAULTY"]
+
+
+@pytest.mark.parametrize("cut", ["GPU 2: NVIDIA H1", "GPU 2: NVIDIA H100 (UUID: GPU-"])
+def test_a_list_whose_last_line_is_cut_does_not_say_how_many_gpus_there_are(cut: str) -> None:
+    both = "GPU 0: NVIDIA H100 (UUID: GPU-a)\nGPU 1: NVIDIA H100 (UUID: GPU-b)\n"
+    values, problems = read_text(f"{both}{cut}")
+    nvml: Any = values["nvml"]
+    assert ("count" in nvml, len(nvml["gpus"])) == (False, 2)
+    assert problems == [f"nvidia-smi -L: 1 line below it of no known form: {cut}"]
 
 
 def test_nvlink_s_shows_each_links_state_and_says_what_it_leaves_out() -> None:
