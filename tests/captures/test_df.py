@@ -76,3 +76,31 @@ def test_a_file_system_that_has_no_inodes_has_none() -> None:
         ("/boot", 0),
         ("/fsx", None),
     ]
+
+
+DF = "Filesystem Size Used Avail Use% Mounted on\n"
+UDEV, RUN, ROOT = "udev 504G 0 504G 0% /dev\n", "tmpfs 101G 3M 101G 1% /run\n", "/dev/sda2 97G 29G 69G 30% /\n"
+MOUNTS = "udev on /dev type devtmpfs (rw)\n/dev/sda2 on / type ext4 (rw)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ df -h | grep -v tmpfs\n{DF}{UDEV}{ROOT}",
+        f"$ df -h | head -4\n{DF}{UDEV}{RUN}{ROOT}",
+        f"$ df -h -x tmpfs\n{DF}{UDEV}{RUN}{ROOT}",
+        f"{DF}{UDEV}{ROOT}",
+        f"$ mount | grep -E 'dev|nfs'\n{MOUNTS}",
+        f"$ grep dev /proc/mounts\n{MOUNTS}tmpfs on /run/a type tmpfs (rw)\n",
+        "$ findmnt -t ext4,devtmpfs\nTARGET SOURCE    FSTYPE OPTIONS\n/ /dev/sda2 ext4 rw\n/dev udev devtmpfs rw\n",
+    ],
+)
+def test_what_a_list_was_asked_to_leave_out_is_not_missed_from_it(text: str, tmp_path: Path) -> None:
+    assert evaluated(written(tmp_path, session=text) / "session")["host.dev_shm"].verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize("command", ["df -hT", "df -P --total", ""])
+def test_what_is_not_in_a_whole_list_is_not_mounted(command: str, tmp_path: Path) -> None:
+    text = f"$ {command}\n{DF}{UDEV}{RUN}{ROOT}"
+    result = evaluated(written(tmp_path, session=text) / "session")["host.dev_shm"]
+    assert (result.verdict, result.message.partition(";")[0]) == (Verdict.FAIL, "nothing is mounted on /dev/shm")

@@ -68,6 +68,18 @@ def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -
             Verdict.CONCERN,
             "nvme1: 127 % of its endurance used",
         ),
+        (SMART_LOG.format(warning="0x4", used=100, errors="0"), Verdict.CONCERN, "nvme1: 100 % of its endurance used"),
+        (
+            SMART_LOG.format(warning="4", used=100, errors="0").replace("media_errors", "errors"),
+            Verdict.CONCERN,
+            "nvme1: 100 % of its endurance used",
+        ),
+        (SMART_LOG.format(warning="0x4", used=99, errors="0"), Verdict.FAIL, "nvme1: degraded by media errors"),
+        (
+            SMARTCTL.format(result="FAILED!", errors="0").replace("0x00", "0x04").replace(" 2%", " 120%"),
+            Verdict.CONCERN,
+            "nvme0n1: 120 % of its endurance used",
+        ),
         (JSON, Verdict.FAIL, "nvme1: degraded by media errors"),
         (JSON.partition("\n")[2], Verdict.FAIL, "a disk: degraded by media errors"),
         (SMARTCTL.format(result="FAILED!", errors="0"), Verdict.FAIL, "nvme0n1: its self-assessment failed"),
@@ -219,3 +231,8 @@ def test_the_command_that_shows_the_state_of_controllers_is_read(state: str, ver
     text = f"/sys/class/nvme/nvme0/state:live\n/sys/class/nvme/nvme1/state:{state}\n"
     result = evaluated(written(tmp_path, nvme=text) / "nvme")["storage.nvme_state"]
     assert (result.verdict, "nvme1: the controller is dead" in result.message) == (verdict, state == "dead")
+
+
+def test_a_worn_disk_with_media_errors_fails(tmp_path: Path) -> None:
+    text = SMART_LOG.format(warning="0x4", used=100, errors="3")
+    assert (Verdict.FAIL, "nvme1: degraded by media errors") in observed_in(tmp_path, text, CHECK)

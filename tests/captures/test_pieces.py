@@ -233,6 +233,24 @@ def test_a_message_beside_a_log_in_one_file_is_read() -> None:
     assert {"nvml", "kernel_log"} <= set(values)
 
 
+@pytest.mark.parametrize(
+    ("text", "collector"),
+    [
+        ("mlxlink -d mlx5_3\nOperational Info\n----\nState : Polling\nPhysical state : Polling\n", "rdma"),
+        ("sudo nvme smart-log /dev/nvme3n1 | grep media\nmedia_errors : 12\n", "nvme"),
+        ("free -g\n       total  used  free  available\nMem:    2015   101  1500       1900\n", "memory"),
+    ],
+)
+def test_a_command_without_its_prompt_says_what_the_output_below_it_is_of(text: str, collector: str) -> None:
+    values, problems = read_text(text)
+    assert (collector in values, problems) == (True, [])
+
+
+@pytest.mark.parametrize("line", ["smartctl 7.2 2020-12-30 r5155", "free space 12", "sudo reboot"])
+def test_a_line_of_an_output_that_begins_like_a_command_is_none(line: str) -> None:
+    assert [piece.typed for piece in pieces(f"{line}\n", FORMS)] == [""]
+
+
 @pytest.mark.parametrize("typed", ["nccom-test -r 32 allr", "+ nccom-test allr -r 32", "A=1 /opt/bin/nccom-test -b 8"])
 def test_nccom_tests_command_with_what_went_wrong_is_its_output(typed: str) -> None:
     assert "nccom" in read_text(f"{typed}\nERROR  NRT_FAILURE: no neuron device\n")[0]

@@ -56,6 +56,11 @@ TARGET SOURCE                 FSTYPE OPTIONS
 LUSTRE = "TARGET SOURCE                 OPTIONS\n/fsx   10.1.2.3@tcp:/abcdefgh rw,lazystatfs\n"
 
 
+@pytest.mark.parametrize("text", [SWAPON, SWAPS])
+def test_the_swap_of_a_node_is_no_list_of_its_disks(text: str) -> None:
+    assert [*output_of(text)] == ["memory"]
+
+
 def memory_of(text: str) -> Any:
     return output_of(text)["memory"]
 

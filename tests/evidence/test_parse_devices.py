@@ -21,12 +21,41 @@ from tests.faults.captured_fault import evaluated
 from tests.testbed.neuron import neuron_ls
 
 
-def test_lsmod_and_ls_show_what_rdma_needs() -> None:
+def test_lsmod_shows_what_rdma_needs() -> None:
     lsmod: Any = modules.read_lsmod(
         "Module                  Size  Used by\nefa  118784  0\nib_core 434176 2 efa,x\nsnd 1 0\n"
     )
-    files: Any = modules.read_device_files("rdma_cm  uverbs0  uverbs1\n")
     assert set(lsmod["rdma"]["modules"]) == {"efa", "ib_core"}
+
+
+def test_what_neuron_monitor_calls_a_neuron_device_is_no_list_of_devices() -> None:
+    monitored = {"memory_used": {"neuron_runtime_used_bytes": {"host": 6997643264, "neuron_device": 12519788544}}}
+    assert not neuron.is_json(json.dumps(monitored, indent=2))
+    assert neuron.is_json(json.dumps([{"neuron_device": 15}], indent=2))
+
+
+LL = """\
+total 0
+drwxr-xr-x  4 root root      160 Sep  4 14:50 ./
+drwxr-xr-x 21 root root     5480 Sep  4 14:53 ../
+drwxr-xr-x  2 root root      120 Sep  4 14:50 by-path/
+crw-rw-rw-  1 root root 231, 192 Sep  4 14:50 uverbs0
+crw-rw-rw-  1 root root 231, 193 Sep  4 14:50 uverbs1
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rdma_cm  uverbs0  uverbs1\n",
+        "issm0  rdma_cm  ucm0  umad0  uverbs0  uverbs1\n",  # kernels up to 5.1 have ucm0
+        LL,
+        LL.replace("/", ""),
+    ],
+)
+def test_ls_shows_the_device_files_of_rdma(text: str) -> None:
+    assert modules.is_device_files(text)
+    files: Any = modules.read_device_files(text)
     assert files["rdma"]["uverbs"] == ["uverbs0", "uverbs1"]
 
 

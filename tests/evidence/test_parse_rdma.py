@@ -80,6 +80,14 @@ def test_ibv_devinfo_shows_an_efa_device_as_sysfs_does() -> None:
     }
 
 
+@pytest.mark.parametrize(("layer", "physical"), [("Ethernet", {"physical_state": "3: Disabled"}), ("InfiniBand", {})])
+def test_an_ethernet_port_that_is_down_is_disabled_also_without_v(layer: str, physical: dict[str, str]) -> None:
+    text = f"hca_id:\tmlx5_1\n\tport:\t1\n\t\tstate:\t\tPORT_DOWN (1)\n\t\tlink_layer:\t{layer}\n"
+    assert device(rdma.read_ibv_devinfo(text))["ports"] == [
+        {"port": 1, "state": "1: DOWN", "link_layer": layer, **physical}
+    ]
+
+
 def test_a_port_of_ibstat_is_read_in_the_words_of_sysfs() -> None:
     hca = device(rdma.read_ibstat(IBSTAT))
     assert (hca["vendor"], hca["device"]) == ("15b3", "1021")

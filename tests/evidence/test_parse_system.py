@@ -34,6 +34,22 @@ GREPPED = """\
 """
 
 
+@pytest.mark.parametrize(
+    ("rows", "collected"),
+    [
+        ("● foo.service  loaded failed failed  Foo\n", {"failed": ["foo.service"]}),
+        (
+            "  docker.service loaded active running Docker\n",
+            {"services": {"docker": {"load": "loaded", "active": "active", "sub": "running"}}},
+        ),
+    ],
+)
+def test_rows_that_grep_kept_of_systemctl_s_list_do_not_prove_that_no_other_unit_failed(
+    rows: str, collected: dict[str, Any]
+) -> None:
+    assert output_of(f"u@h:~$ systemctl list-units | grep -E 'failed|docker'\n{rows}") == {"services": collected}
+
+
 @pytest.mark.parametrize("text", [STATES, GREPPED])
 def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
     message = "tesfs-OST0001: osc is DISCONN; expected FULL"
@@ -53,6 +69,19 @@ def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
 )
 def test_uptime_in_its_forms(text: str, seconds: float) -> None:
     assert host.read_uptime(text) == {"boot": {"uptime_s": seconds}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sun Nov 29 19:36:36 UTC 2026\n",
+        "Sun Nov 29 07:36:36 PM UTC 2026\n",  # en_US
+        "Sun Nov 29 07:36:36 PM  UTC 2026\n",
+        "Sun 29 Nov 2026 07:36:36 PM UTC\n",  # en_US of glibc 2.27
+    ],
+)
+def test_date_in_its_forms(text: str) -> None:
+    assert output_of(text) == {"boot": {"now": 1795980996.0}}
 
 
 def test_dmidecode_shows_the_instance_type() -> None:

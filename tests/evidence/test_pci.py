@@ -197,6 +197,11 @@ def test_a_gpu_that_has_lost_lanes_is_said_where_lspci_alone_was_captured(title:
     expect(result, Verdict.CONCERN, "0000:1d:00.0: PCIe x4; expected x16, unless its slot is narrower")
 
 
+def test_it_is_said_by_an_lspci_that_does_not_know_the_speed() -> None:
+    text = lspci(SHOWN_GPU, 16, 8).replace("Speed 32GT/s", "Speed unknown")
+    expect(results_of(text)["gpu.pcie_lanes"], Verdict.CONCERN, "0000:1c:00.0: PCIe x8; expected x16")
+
+
 def test_it_is_said_beside_the_table_of_nvidia_smi_which_does_not_show_lanes() -> None:
     result = results_of(lspci(SHOWN_GPU, 8), **{"smi.txt": TABLE})["gpu.pcie_lanes"]
     expect(result, Verdict.CONCERN, "0000:1b:00.0: PCIe x8; expected x16")

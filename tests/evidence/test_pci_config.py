@@ -125,6 +125,16 @@ def test_access_control_is_read_in_lspci_s_words() -> None:
     assert PciSettings(function["settings"]).redirects == ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
 
 
+@pytest.mark.parametrize(("sign", "said"), [("+", ", of which 2 have ACS on"), ("-", "")])
+def test_settings_without_their_devices_are_not_passed_over(sign: str, said: str) -> None:
+    off = "\t\tACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-\n"
+    text = "$ sudo lspci -vvv | grep ACSCtl\n" + off + off.replace("ReqRedir-", f"ReqRedir{sign}") * 2
+    values, problems = read_text(text)
+    assert "pci_config" not in values
+    expected = f"lspci -vvv: it has settings without their devices{said}; expected grep -E '^[0-9a-f]|ACSCtl'"
+    assert problems == [expected]
+
+
 VMD = (
     "10000:e0:06.0 PCI bridge: Intel Corporation Device 352a (rev 04) (prog-if 00 [Normal decode])\n"
     "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-\n"

@@ -20,7 +20,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings
-from clusterproof.plugins.evidence.network import facts_libfabric as libfabric
+from clusterproof.plugins.evidence.network import facts_fabric as libfabric
 from clusterproof.plugins.evidence.network.facts import RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.version import parse, rules

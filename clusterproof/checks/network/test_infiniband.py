@@ -7,23 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import (
-    NotApplicable,
-    concern_if,
-    fail_if,
-    incomplete,
-    not_applicable,
-    part,
-)
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, majority_of
 from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
+from clusterproof.plugins.evidence.network.facts_fabric import is_without_use, kind
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
-WITHOUT_USE = ("is_disabled", "is_unaddressed", "is_silent")  # facts of a port
 ONE_LANE = "(1X "  # in a rate; HDR100 and NDR200 have two of four lanes by design
 
 
@@ -81,19 +74,24 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     address (INIT). A driver may report no state (NOP), as Azure's did for MANA. A port that is Polling on all nodes
     of the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
     switched off, unless no port here is active. The same holds where no other node reports the port, as in a prolog.
+    A virtual function is spare while it is DOWN beside an active port of a physical device.
+    The planes of a port (devices such as smi1) are compared with planes.
 
     Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
     assert ib_device.ports, "no port; expected at least one"
-    used = [port for port in ib_device.ports if not any(readings(port, *WITHOUT_USE)[0].values())]
+    used = [port for port in ib_device.ports if not is_without_use(node, ib_device, port)]
     for port in ib_device.ports:
         with part:
             if port not in used:
                 evaluate_disabled(node, ib_device, port)
     if not used:
-        not_applicable("every port is disabled, of Ethernet without a link or address, or reports no state")
+        not_applicable(
+            "every port is disabled, of Ethernet without a link or address, or reports no state, "
+            "or is a spare virtual function's"
+        )
     uses = [*each(used, lambda port: (port, is_unused_everywhere(node, ib_device, port)))]
     unused = [port for port, is_unused in uses if is_unused]
     is_shared = all(_has_peers(node, ib_device, port, USES, _uses) for port in unused)
@@ -169,8 +167,8 @@ def _use(port: Port) -> str | None:
 
 def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
     """How many active ports of this model and link layer on the node have each rate."""
-    kind = f"{device.model} {port.link_layer}"
-    return Counter(_gbps(rate) for like, other in _ports(node) if _kind(like, other) == kind and (rate := _rate(other)))
+    own = kind(device, port)
+    return Counter(_gbps(rate) for like, other in _ports(node) if _kind(like, other) == own and (rate := _rate(other)))
 
 
 def _majority_rate(rates: Counter[float], node: Node) -> float:
@@ -207,10 +205,10 @@ def _is_renumbered(node: Node, device: RdmaDevice, port: Port) -> bool:
     All ports here are compared if the model or link layer of one is unread.
     """
     own = node.group.values(EVERY_RATE, _every_rate)[node.name]
-    kind = _kind(device, port)
-    kind = kind if kind in own else ALL
-    majority = majority_of(node, EVERY_RATE, _every_rate, kind, None)
-    return majority is not None and majority.value == own.get(kind)
+    like = _kind(device, port)
+    like = like if like in own else ALL
+    majority = majority_of(node, EVERY_RATE, _every_rate, like, None)
+    return majority is not None and majority.value == own.get(like)
 
 
 def _every_rate(node: Node) -> Values:
@@ -220,16 +218,15 @@ def _every_rate(node: Node) -> Values:
     """
     by_kind: dict[str, list[str]] = {}
     for device, port in _ports(node):
-        for kind in (ALL, _kind(device, port)):
-            by_kind.setdefault(kind, []).append(_rate(port) or "")
+        for like in (ALL, _kind(device, port)):
+            by_kind.setdefault(like, []).append(_rate(port) or "")
     kinds = [ALL] if "" in by_kind else [*by_kind]
-    return {kind: ", ".join(sorted(by_kind[kind])) for kind in kinds if by_kind}
+    return {like: ", ".join(sorted(by_kind[like])) for like in kinds if by_kind}
 
 
 def _kind(device: RdmaDevice, port: Port) -> str:
-    """The model and the link layer; empty if one is unread."""
-    layer, of_device = readings(port, "link_layer")[0], readings(device, "model")[0]
-    return f"{of_device['model']} {layer['link_layer']}" if layer and of_device else ""
+    """What ports are alike in; empty if that is unread."""
+    return known(lambda: kind(device, port), "")
 
 
 def _state(port: Port) -> str | None:

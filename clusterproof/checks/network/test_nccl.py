@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
@@ -100,7 +101,8 @@ def test_nccl_correct(node: Node) -> None:
     """NCCL correctness.
 
     nccl-tests verify every result unless they run with -c 0. A wrong sum in a collective is a wrong gradient in
-    training, and nothing else shows it.
+    training, and nothing else shows it. Where rank 0 ran on several nodes at once, each ran by itself, and nothing is
+    known of what goes between them.
 
     Remedy (investigate): Drain the node. Run nccl-tests again on this node alone, then with its neighbours, to find the
     faulty GPU or link.
@@ -109,7 +111,7 @@ def test_nccl_correct(node: Node) -> None:
     if not logs:
         not_applicable("no log of nccl-tests was captured")
     for log in logs:
-        for rule in (all_right, whole, all_checked):
+        for rule in (all_right, whole, all_checked, together):
             with part:
                 rule(log)
 
@@ -136,6 +138,15 @@ def whole(log: NcclLog) -> None:
         incomplete(f"the log ends{last}{why(log)}; expected its line `Out of bounds values`")
     if log.exit:
         incomplete(f"no value is wrong, but the run exited with status {log.exit}; expected 0")
+
+
+def together(log: NcclLog) -> None:
+    """Raise Incomplete if each node ran by itself: nccl-tests without MPI do, however they are started."""
+    if apart := known(lambda: log.apart, None):
+        incomplete(
+            f"rank 0 ran on each of {within(fold(apart), 200)} at once: nothing went between them; "
+            "expected nccl-tests built with MPI=1"
+        )
 
 
 def why(log: NcclLog) -> str:

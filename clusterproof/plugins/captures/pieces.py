@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.evidence.kernel_log.parse import FURTHER, is_logged
 from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
-from clusterproof.plugins.evidence.kernel_log.prefixes import OF_ALL_PROGRAMS
+from clusterproof.plugins.evidence.kernel_log.prefixes import shows_all_programs
 from clusterproof.plugins.evidence.parsing import CHOSEN, TYPED, Form, no_line
 from clusterproof.plugins.kubernetes.parse import begins_events
 
@@ -47,13 +47,14 @@ _FIRST = 16  # lines of an output that show whether it is a log: JSON among its 
 _SHORTEST = len("<?xml")  # of first lines of outputs
 _LONGEST_COMMAND = 2000  # characters
 _LOOKED_AT = 300  # characters of a command that are checked for a choice of GPUs
-# Commands whose output does not name the disk, port, interface or unit that it is about.
+# Commands whose output does not name the disk, port, interface or unit that it is about, or that it is a part.
 _OF_WHAT = re.compile(
-    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)"
-    r"(?![\w.-])"
+    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon"
+    r"|(?<!lfs )df|mount|proc/.{0,16}mount(?:s|info)|(?:fi_info|systemctl) .{0,200}grep)(?![\w.-])"
 )
-# A query whose output may lack its header: a command also where no prompt is above it.
+# Commands known as such without a prompt, as their outputs need them: for a header, or for what they are about.
 _QUERY = re.compile(r"(?:sudo )?(?:/\S{1,100}/)?nvidia-smi(?: -\S{1,20000}| \d{1,3}(?:,\d{1,3}){0,31}){1,16}")
+_BARE = ("mlxlink -", "mlnx_qos -", "smartctl -", "nvme smart-log /", "free -", "findmnt -", "sudo ")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
@@ -137,7 +138,7 @@ def command_in(line: str) -> str | None:
     """The command that a line shows as typed, empty for a mere separator; None for a line of an output."""
     if len(line) > _LONGEST_COMMAND or not line:
         return None
-    if "nvidia-smi" in line and _COLUMNS.search(line) and _QUERY.fullmatch(line.strip()):
+    if _is_command_without_prompt(line):
         return line.strip()
     if line[0].isalnum() and "@" not in line[:70]:
         return None
@@ -145,6 +146,12 @@ def command_in(line: str) -> str | None:
         return ""
     prompt = _PROMPT.fullmatch(line.strip())
     return prompt["typed"].strip() if prompt else _heading(line)
+
+
+def _is_command_without_prompt(line: str) -> bool:
+    if line.startswith(_BARE) and _OF_WHAT.search(line):
+        return True
+    return "nvidia-smi" in line and bool(_COLUMNS.search(line) and _QUERY.fullmatch(line.strip()))
 
 
 def _heading(line: str) -> str | None:
@@ -169,7 +176,7 @@ def _columns(typed: str) -> list[str]:
 def _of_what(typed: str) -> list[str]:
     """A line that says what an output is about, if the output itself does not."""
     looked_at = typed[:_LOOKED_AT]
-    return [f"{TYPED}{typed}"] if _OF_WHAT.search(looked_at) or OF_ALL_PROGRAMS.search(looked_at) else []
+    return [f"{TYPED}{typed}"] if _OF_WHAT.search(looked_at) or shows_all_programs(looked_at) else []
 
 
 def _chooses_gpus(typed: str) -> bool:

@@ -293,8 +293,6 @@ def test_collectors_of_load_and_the_programs_for_pytorch_start_in_the_oldest_pyt
         for name in ("torch", "torch.distributed", "torch.nn", "torch.nn.functional")
     )
     loaded = f"{source_of(Path(loader.__file__))}\nsys.meta_path.insert(0, ModuleFinder({modules!r}))\n"
-    imports = "".join(f"import_module({name!r})\n" for name in modules)
-    ran = subprocess.run(
-        [python, "-I", "-"], input=without_pytorch + loaded + imports, text=True, capture_output=True, check=False
-    )
+    text = without_pytorch + loaded + "".join(f"import_module({name!r})\n" for name in modules)
+    ran = subprocess.run([python, "-I", "-"], input=text, text=True, capture_output=True, check=False)
     assert (ran.stderr, ran.returncode) == ("", 0)

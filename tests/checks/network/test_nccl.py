@@ -112,6 +112,22 @@ def test_results_are_right_where_they_were_checked(text: str, verdict: Verdict, 
     assert message in result.message
 
 
+def beside_each_other(*logs: str) -> str:
+    """The lines of runs that print at once, in turns."""
+    return "\n".join(line for lines in zip(*(log.split("\n") for log in logs), strict=True) for line in lines)
+
+
+def test_runs_that_did_not_know_of_each_other_prove_nothing_between_their_nodes() -> None:
+    """As of nccl-tests that is built without MPI and started by mpirun."""
+    first = nccl_log(network="").replace("gpu002", "gpu001")
+    second = first.replace("gpu001", "gpu002")
+    result = correct(beside_each_other(first, second))
+    assert result.verdict is INCOMPLETE, result.message
+    assert "rank 0 ran on each of gpu[001-002] at once: nothing went between them" in result.message
+    assert "expected nccl-tests built with MPI=1" in result.message
+    assert correct(first + second).verdict is PASS  # one after the other
+
+
 def test_a_training_job_s_log_says_nothing_of_results() -> None:
     collectors = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
     result = result_of("network.nccl_correct", node("gpu001", **collectors), instance_type="p5.48xlarge")

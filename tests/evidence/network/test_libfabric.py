@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence.network.facts_libfabric import domains, error
+from clusterproof.plugins.evidence.network.facts_fabric import domains, error
 from tests.builders.samples import Sample, of_topic
 
 CAPTURED = {

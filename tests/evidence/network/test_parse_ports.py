@@ -57,6 +57,11 @@ def test_ibstatus_prints_what_sysfs_has() -> None:
     assert device == {"name": "mlx5_11", "vendor": "15b3", "ports": [port | {"rate": "400 Gb/sec (4X NDR)"}]}
 
 
+def test_a_bond_of_ports_is_mellanoxs_too() -> None:
+    (device,) = output_of(ibstatus("mlx5_bond_0", layer="Ethernet"))["rdma"]["devices"]
+    assert device["vendor"] == "15b3"
+
+
 def test_a_port_that_ibstatus_calls_down_is_said() -> None:
     text = ibstatus() + "\n" + ibstatus("mlx5_2", "1: DOWN", "2: Polling")
     expect(evaluated({"a": text})["network.ib_ports"], Verdict.FAIL, "mlx5_2: port 1 is 1: DOWN; expected 4: ACTIVE")
@@ -86,6 +91,11 @@ def test_an_efa_device_is_known_by_its_name_and_its_link(layer: str, is_efa: boo
         ("mlx5_2 port 1 ==> ibp75s0 (Up)", {"port": 1}, {"name": "ibp75s0", "carrier": True}),
         ("mlx5_2 port 1 ==> ibp75s0 (Down)", {"port": 1}, {"name": "ibp75s0"}),
         (WITH_V, {"port": 1, "state": "1: DOWN"}, {"name": "ibp75s0"}),
+        (
+            WITH_V.replace("ibp75s0", "enp75s0f1np1"),
+            {"port": 1, "state": "1: DOWN", "physical_state": "3: Disabled"},
+            {"name": "enp75s0f1np1"},
+        ),
     ],
 )
 def test_ibdev2netdev_shows_ports_and_whether_their_interfaces_are_up(
@@ -99,6 +109,13 @@ def test_ibdev2netdev_shows_ports_and_whether_their_interfaces_are_up(
 def test_a_port_of_which_ibdev2netdev_shows_no_state_proves_nothing() -> None:
     result = evaluated({"a": "mlx5_2 port 1 ==> ibp75s0 (Down)\n"})["network.ib_ports"]
     expect(result, Verdict.INCOMPLETE, "mlx5_2: state was not reported")
+
+
+@pytest.mark.parametrize("name", ["em1", "p1p2", "rdma5"])
+def test_an_interface_is_known_to_have_a_device_by_names_of_other_machines_too(name: str) -> None:
+    text = LONG_LINKS.replace("ens65", name)
+    result = evaluated({"a": text})["network.interfaces_up"]
+    expect(result, Verdict.CONCERN, f"switched on without a link: {name}, ib0; expected a link")
 
 
 @pytest.mark.parametrize("text", [LINKS, LONG_LINKS], ids=["in brief", "long"])

@@ -17,7 +17,11 @@ _UPTIME = re.compile(
     re.MULTILINE,
 )
 _PROC_UPTIME = re.compile(r"\s*(\d{1,10}\.\d\d) \d{1,12}\.\d\d[ \t]*(?:\n|\Z)")  # its first line
-_DATE = re.compile(r"^[A-Z][a-z]{2} ([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) UTC (\d{4})[ \t]*$", re.MULTILINE)
+_DATE = re.compile(  # in the locale en_US with AM or PM
+    r"^[A-Z][a-z]{2} (?:([A-Z][a-z]{2}) ([ \d]\d)|(\d\d) ([A-Z][a-z]{2}) (\d{4})) "
+    r"(\d\d:\d\d:\d\d)( [AP]M)? {1,2}UTC(?: (\d{4}))?[ \t]*$",
+    re.MULTILINE,
+)
 _UNAME = re.compile(r"^Linux (\S{1,253}) (\d{1,2}\.\d{1,3}\.\S{1,60}) #\d{1,6}.{1,200}$", re.MULTILINE)
 _PRETTY = re.compile(r'^PRETTY_NAME="?([^"\n]{1,120})"?[ \t]*$', re.MULTILINE)
 _SYSTEM = re.compile(r"^System Information[ \t]*\n((?:[ \t]{1,8}[^\n]{0,200}\n?){1,40})", re.MULTILINE)
@@ -51,12 +55,21 @@ def read_date(text: str) -> Mapping[str, object]:
     """When it was collected, by the node's own clock. Raises CaptureError."""
     date = _DATE.search(text)
     try:
-        moment = datetime.strptime(f"{date[1]} {date[2]}", "%b %d %H:%M:%S %Y") if date else None
+        moment = _moment(*date.groups(default="")) if date else None
     except ValueError:
         moment = None
     if moment is None:
         raise CaptureError("date in another form than `Sat Nov 21 07:52:00 UTC 2026`")
     return {"boot": {"now": moment.replace(tzinfo=timezone.utc).timestamp()}}
+
+
+def _moment(month: str, day: str, *rest: str) -> datetime:
+    """When: by month and day with the year at the end, or by day, month and year. Raises ValueError."""
+    own_day, own_month, own_year, time, half, year = rest
+    form = "%I:%M:%S %p" if half else "%H:%M:%S"
+    return datetime.strptime(
+        f"{month or own_month} {day or own_day} {year or own_year} {time}{half}", f"%b %d %Y {form}"
+    )
 
 
 def read_uname(text: str) -> Mapping[str, object]:

@@ -10,7 +10,7 @@ from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.host.collect_kernel_limits import SETTINGS
 from clusterproof.plugins.evidence.host.collect_limits import LIMITS
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED, WANTED
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, number, sections
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, number, sections, typed_above
 
 KIB = 1024
 
@@ -53,15 +53,16 @@ def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
 
 
 def is_list(text: str) -> bool:
-    """Whether this is the output of `systemctl --failed` or list-units."""
+    """Whether this is the output of `systemctl --failed` or list-units, or rows of it that grep kept, below it."""
     counted = _COUNTED.search(text)
-    return bool(counted and (counted[1] == "0" or _HEADER.search(text)))
+    is_cut_out = "systemctl" in typed_above(text) and _LISTED.search(text)
+    return bool(is_cut_out or (counted and (counted[1] == "0" or _HEADER.search(text))))
 
 
 def read_list(text: str) -> Mapping[str, object]:
     """The failed units of the collector `services`, and the states of those that matter.
 
-    That none has failed is known only from a list whose units are all understood.
+    That none has failed is known only from a whole list whose units are all understood.
     """
     rows = _LISTED.findall(text)
     failed = [unit for unit, _, active, _ in rows if active == "failed"]
@@ -70,7 +71,8 @@ def read_list(text: str) -> Mapping[str, object]:
         for unit, load, active, sub in rows
         if (name := unit.removesuffix(".service")) in WANTED
     }
-    collected: dict[str, object] = {"failed": failed[:MAX_FAILED]} if failed or not unclear_in_list(text) else {}
+    is_whole = _COUNTED.search(text) and not unclear_in_list(text)
+    collected: dict[str, object] = {"failed": failed[:MAX_FAILED]} if failed or is_whole else {}
     return {"services": {**collected, "services": services} if services else collected}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.network.facts import IFF_UP
-from clusterproof.plugins.evidence.network.facts_libfabric import error
+from clusterproof.plugins.evidence.network.facts_fabric import error
 from clusterproof.plugins.evidence.network.parse_rdma import MAX_DEVICES, PHYSICAL, STATES, as_in_sysfs, named
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, typed_above
 
@@ -50,7 +50,7 @@ MAX_FILES = 512
 
 _LSMOD = re.compile(r"^Module\s{1,40}Size\s{1,20}Used by", re.MULTILINE)
 _FILE = re.compile(
-    r"(?:/dev/infiniband/)?(uverbs\d{1,4}|rdma_cm|umad\d{1,4}|issm\d{1,4}|by-ibdev|by-path|hfi1_\d{1,3})"
+    r"(?:/dev/infiniband/)?(uverbs\d{1,4}|rdma_cm|u(?:mad|cm)\d{1,4}|issm\d{1,4}|by-ibdev|by-path|hfi1_\d{1,3})"
 )
 
 
@@ -78,11 +78,11 @@ def read_device_files(text: str) -> Mapping[str, object]:
 
 
 def _files(text: str) -> Iterator[str]:
-    """The names that `ls` lists; with -l the last word of each line."""
+    """The names that `ls` lists; with -l the last word of each line, without the folder's own."""
     for line in text[:100_000].split("\n"):
         cells = line.split()
         if len(cells) > 6 and cells[0][:1] in "cdlb-":
-            yield cells[-1]
+            yield from {cells[-1].rstrip("/")} - {".", ".."}
         elif cells[:1] not in (["total"], ["/dev/infiniband:"]):
             yield from cells
 
@@ -118,6 +118,8 @@ _PAIR = re.compile(
     re.MULTILINE,
 )
 
+_OF_ETHERNET = re.compile(r"en|eth|em\d|p\d{1,3}p|rdma")  # names of interfaces
+
 
 def is_ibdev2netdev(text: str) -> bool:
     """Whether the text is the output of ibdev2netdev, with or without -v."""
@@ -125,11 +127,16 @@ def is_ibdev2netdev(text: str) -> bool:
 
 
 def read_ibdev2netdev(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`, with states only if -v was given; and which network interfaces are up."""
+    """The devices of the collector `rdma`, with states only if -v was given; and which network interfaces are up.
+
+    An Ethernet port that is down is disabled: drivers report no other state.
+    """
     devices: dict[str, dict[str, Any]] = {}
     interfaces: list[dict[str, object]] = []
     for name, port, state, interface, is_up in _PAIR.findall(text)[:MAX_DEVICES]:
         row = {"port": int(port), **({"state": as_in_sysfs(STATES, state)} if state else {})}
+        if state == "DOWN" and _OF_ETHERNET.match(interface):
+            row["physical_state"] = PHYSICAL["disabled"]
         devices.setdefault(name, {**named(name), "ports": []})["ports"].append(row)
         interfaces.append({"name": interface, **({"carrier": True} if is_up == "Up" else {})})
     return {"rdma": {"devices": list(devices.values())}, "interfaces": {"physical": interfaces}}
@@ -148,7 +155,8 @@ _LONG = re.compile(
     rf"^\d{{1,6}}: ([\w.@-]{{1,40}}): <([A-Z0-9_,-]{{1,200}})> mtu (\d{{1,6}}) [^\n]{{0,200}}?\bstate ({_STATES})\b",
     re.MULTILINE,
 )
-_PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # names of interfaces with a device of their own
+# Names of interfaces with a device of their own: by systemd and the kernel, by biosdevname (em1, p1p2), of OCI (rdma0).
+_PHYSICAL = re.compile(r"(?:en|eth|ib|em|rdma)\w{1,14}|p\d{1,3}p\d{1,3}")
 
 
 def is_links(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.network.collect_rdma import COUNTERS
-from clusterproof.plugins.evidence.network.facts import AMAZON
+from clusterproof.plugins.evidence.network.facts import AMAZON, ETHERNET
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, sections, short
 
 MAX_DEVICES = 512
@@ -28,7 +28,7 @@ MELLANOX = "15b3"
 MELLANOX_OUI = "02c9"  # what verbs print as the vendor of a Mellanox device, in place of its PCI number
 
 _NAME = r"([\w.-]{1,64})"
-_OF_MELLANOX = re.compile(r"mlx\d_\d{1,4}")
+_OF_MELLANOX = re.compile(r"mlx\d_(?:bond_)?\d{1,4}")
 _OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core's `rdmap`: neither InfiniBand, RoCE nor iWARP
 
 _OF_OTHERS = re.compile(r"netdev|Link layer: (?!Un)")
@@ -133,6 +133,8 @@ def _hca(name: str, text: str) -> dict[str, object]:
         width, speed = _LANES.match(port.pop("width", "")), _GBPS.match(port.pop("speed", ""))
         if width and speed:
             port["rate"] = f"{int(width[1]) * float(speed[1]):g} Gb/sec ({width[0]})"
+        if port.get("link_layer") == ETHERNET and port.get("state") == STATES["down"]:
+            port.setdefault("physical_state", PHYSICAL["disabled"])  # without -v; drivers report no other
     return device
 
 

@@ -17,10 +17,12 @@ _TITLES = re.compile(r"^\|\s{1,10}DEVICE\s{1,10}\|\s{1,10}CORES\s{1,10}\|", re.M
 _ROW = re.compile(r"^\|\s{1,10}(\d{1,4})\s{1,10}\|\s{1,10}(\d{1,4})\s{1,10}\|.{0,300}\|\s*$", re.MULTILINE)
 _BORDER = re.compile(r"^\s{0,8}\+-", re.MULTILINE)
 
+_LISTED = re.compile(r'"neuron_device" ?: ?\d{1,4}\b')  # what neuron-monitor calls so are bytes
+
 
 def is_json(text: str) -> bool:
     """Whether this is the output of `neuron-ls --json-output`."""
-    return '"neuron_device"' in text[:20_000]
+    return bool(_LISTED.search(text[:20_000]))
 
 
 def read_json(text: str) -> Mapping[str, object]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, short
 from clusterproof.plugins.evidence.pci.facts import NO_ANSWER_LANES
+from clusterproof.plugins.evidence.pci.facts_config import PciSettings
 
 MAX_DEVICES = 1024
 LONGEST_LINE = 400
@@ -26,8 +27,9 @@ _ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _NUMBERS = re.compile(rf"^{_ADDRESS} ([0-9a-f]{{4}}): ([0-9a-f]{{4}}):([0-9a-f]{{4}})\b")  # -n
 _NAMED = re.compile(rf"^{_ADDRESS} ([A-Z0-9][^:\[]{{2,60}}?)(?: \[([0-9a-f]{{4}})\])?: (.{{1,300}})")
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\](?!.{0,200}\[[0-9a-f]{4}:)")
-_LINK = re.compile(
-    r"\s{1,40}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
+_LINK = re.compile(  # whose speed is unknown to an lspci that is older than the device
+    r"\s{1,40}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (?:(\d{1,3}(?:\.\d)?)GT/s|unknown)(?: \([a-z]{1,12}\))?, "
+    r"Width x(\d{1,2})\b"
 )
 _MODEL = re.compile(r"Mellanox Technologies (MT[\w ]{1,40}(?:\[[^\[\]]{1,60}\])?)")
 _NAMELESS = re.compile(r"(?:^| )Device ([0-9a-f]{4})(?= |$)")  # of a device that is newer than the machine's pci.ids
@@ -98,7 +100,8 @@ def _detail(device: dict[str, Any], line: str) -> None:
     if link := _LINK.match(line):
         which = "_max" if link[1] == "Cap" else ""
         device[f"width{which}"] = int(link[3])
-        device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
+        if link[2]:
+            device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
     elif driver := _DRIVER.match(line):
         device["driver"] = driver[1]
     elif _AVAILABLE.match(line) and "driver" not in device:
@@ -203,14 +206,21 @@ def is_settings(text: str) -> bool:
 
 
 def read_settings(text: str) -> Mapping[str, object]:
-    """The collector `pci_config`, without the IOMMU's mode and whether the machine is virtual."""
+    """The collector `pci_config`, without the IOMMU's mode and whether the machine is virtual. Raises CaptureError."""
     functions: list[dict[str, Any]] = []
+    nowhere: list[dict[str, object]] = []
     for line in text.split("\n"):
         if match := _DEVICE.match(line):
             kind, model = _kind(match[2], match[3]), match[3].partition(" (rev")[0]
             functions.append({"address": _whole(match[1]), "kind": kind, "model": model, "settings": {}})
         elif functions:
             functions[-1]["settings"].update(_setting(line))
+        else:
+            nowhere.append(_setting(line))
+    if not functions:
+        redirecting = sum(bool(PciSettings(setting).redirects) for setting in nowhere if "acs" in setting)
+        has_acs = f", of which {redirecting} have ACS on" if redirecting else ""
+        raise CaptureError(f"it has settings without their devices{has_acs}; expected grep -E '^[0-9a-f]|ACSCtl'")
     nothing = {"max_payload": None, "max_read_request": None, "relaxed_ordering": None, "acs": None}
     rows = [
         {**function, "settings": {**nothing, **function["settings"]}} for function in functions if function["settings"]

@@ -74,7 +74,7 @@ _STARTING = re.compile(r"#?\s*Collective test starting: (\S{1,60})")
 _BINARY = re.compile(
     r"\b((?:all_reduce|all_gather|alltoall|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf)\b"
 )
-_DEVICE = re.compile(r"#?\s*Rank\s{1,8}\d{1,7}\b.{0,80}?\bon\s{1,8}(\S{1,253})\s{1,8}device\s{1,8}\d")
+_DEVICE = re.compile(r"#?\s*Rank\s{1,8}(\d{1,7})\b.{0,80}?\bon\s{1,8}(\S{1,253})\s{1,8}device\s{1,8}\d")
 _NCCL = re.compile(r"NCCL version (\S{1,60})")
 _OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s{0,8}:\s{0,8}(\d{1,18})\s{1,8}(\S{1,20})")
 _AVERAGE = re.compile(r"#?\s*Avg bus bandwidth\s{0,8}:\s{0,8}(\S{1,40})")
@@ -103,18 +103,23 @@ def read(text: str) -> Mapping[str, object]:
     run: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
     run |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
     hosts: dict[str, None] = {}
+    first: set[str] = set()  # where rank 0 is of the runs that have not ended
+    apart: set[str] = set()
     problems: dict[str, None] = {}
     ranks = begun = ended = 0
     lines = list(_words(text))
     for line in lines:
         if device := _DEVICE.match(line):
             ranks += 1
-            hosts[device[1]] = None
+            hosts[device[2]] = None
+            first |= {device[2]} if int(device[1]) == 0 else set()
+            apart |= first if len(first) > 1 else set()
             continue
         if _PROBLEM.match(line):
             problems[short(line.strip())] = None
         begun += bool(_OPTIONS.match(line))
         ended += bool(_OUT_OF_BOUNDS.match(line))
+        first = first if ended < begun else set()
         _take(run, line)
     if 0 < ended < begun and run["out_of_bounds"] == 0:  # the word alone says that another run has reached its end
         run["out_of_bounds"] = None
@@ -124,6 +129,7 @@ def read(text: str) -> Mapping[str, object]:
         "collective": collective,
         "ranks": ranks or None,
         "hosts": list(hosts)[:MAX_HOSTS],
+        "apart": sorted(apart)[:MAX_HOSTS] if ended == begun else [],  # otherwise one was cut off before the next
         "rows": list(_rows(lines))[:MAX_ROWS],
         "problems": [*problems][-MAX_PROBLEMS:],  # the last problem, with which it ended
         "exit": exit_status(text),

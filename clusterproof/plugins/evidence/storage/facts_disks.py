@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 # The bits of the critical warning in NVMe's SMART log.
-HOT = 1
+HOT, DEGRADED = 1, 2
 CRITICAL = {
     0: "few spare blocks left",
-    2: "degraded by media errors",
+    DEGRADED: "degraded by media errors",
     3: "read-only",
     4: "the backup of its cache failed",
     5: "its persistent memory is read-only",
 }
+ENDURANCE_PERCENT = 100  # of the endurance that the manufacturer expects; some disks then set the bit DEGRADED
 BEARS = {"raid0": 0, "linear": 0, "raid4": 1, "raid5": 1, "raid6": 2}  # disks it can lose; mirrors, all but one
 
 
@@ -47,11 +48,19 @@ class DiskHealth(Reported):
     @property
     def faults(self) -> Iterator[str]:
         """Why the disk is about to fail, as it reports. Raises Incomplete."""
-        if self.passed is False and self.critical_warning != 1 << HOT:
+        warnings = self.critical_warning or 0
+        harmless = 1 << HOT | (1 << DEGRADED if self._is_worn_out else 0)
+        faulty = warnings & ~harmless
+        if self.passed is False and (faulty or not warnings):
             yield f"its self-assessment failed ({self.said})" if self.said else "its self-assessment failed"
-        bits = self.critical_warning or 0
-        yield from (text for bit, text in CRITICAL.items() if bits & 1 << bit)
+        yield from (text for bit, text in CRITICAL.items() if faulty & 1 << bit)
         yield from (f"{name} is below its threshold" for name in self.failing or ())
+
+    @property
+    def _is_worn_out(self) -> bool:
+        """Whether it has used up its endurance without an error, or a spare block if errors were not printed."""
+        has_no_error = self.media_errors == 0 or (self.media_errors is None and self.spare_percent == 100)
+        return has_no_error and (self.used_percent or 0) >= ENDURANCE_PERCENT
 
     def worn(self, most_percent: float) -> Iterator[str]:
         """Why the disk should be watched: errors, heat, wear. Raises Incomplete."""

@@ -100,7 +100,7 @@ def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, objec
     options = [entry["options"].split(",") for entry in entries if "options" in entry]
     if _OF_FSTAB.search(typed_above(text)) or not all({"rw", "ro"} & {*some} for some in options):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
-    return collected(entries)
+    return collected(entries, typed_above(text))
 
 
 def _rows(text: str, titles: Sequence[str]) -> Iterator[dict[str, str]]:

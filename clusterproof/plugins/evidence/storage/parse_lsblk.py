@@ -49,7 +49,8 @@ class Block:
 def is_table(text: str) -> bool:
     """Whether this is the table of lsblk."""
     header = _HEADER.search(text)
-    return bool(header and set(_SHOWS) & {*header[1].split()} and {"MAJ:MIN", "TYPE"} & {*header[1].split()})
+    titles = {*header[1].split()} if header else set()
+    return bool(titles & {*_SHOWS} and titles & {"MAJ:MIN", "TYPE"} and "PRIO" not in titles)  # which swapon has
 
 
 def read_table(text: str) -> Mapping[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
@@ -12,6 +12,7 @@ from clusterproof.plugins.evidence.parsing import (
     Form,
     bytes_of,
     short,
+    typed_above,
 )
 from clusterproof.plugins.evidence.storage.collect_mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, OF_USERS, PSEUDO
 
@@ -58,26 +59,35 @@ _OF_ROOT = re.compile(r"/media/[^/]+")  # udisks mounts below users' names
 PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,20}|/dev/loop\d{1,4}|/proc/.{0,40})")
 
 
-def collected(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+# A command of which something behind it, or an option of df or findmnt, may leave out some mounts.
+_PARTIAL = re.compile(
+    r"\||\bgrep\b|\s-[A-Za-z]{0,8}[tx]|\bdf .{0,80}?\s-[A-Za-z]{0,8}l|\s--(?:types?|exclude-type|local)\b"
+)
+
+
+def collected(mounts: Iterable[Mapping[str, Any]], command: str = "") -> dict[str, object]:
     """The mounts that the probe reports too, the root first; of several mounts on one path, the last.
 
-    Mounts missing from a partial list (`df -h /fsx`) are unknown, not absent. Raises CaptureError.
+    Mounts missing from a partial list (`df -h /fsx`, `df | grep -v tmpfs`) are unknown, not absent. Raises
+    CaptureError.
     """
     by_path = {str(mount["path"]): mount for mount in mounts}
     if not by_path:
         raise CaptureError("no file system is listed")
     wanted = [mount for path, mount in by_path.items() if path in ALWAYS or not _is_passed_over(mount)]
-    if not _is_whole(by_path):
+    is_whole = _is_whole(by_path) and not _PARTIAL.search(command)
+    if not is_whole:
         wanted += [{"path": path, "type": UNKNOWN, "alive": UNKNOWN} for path in ALWAYS if path not in by_path]
     wanted.sort(key=lambda mount: mount["path"] not in ALWAYS)
-    paths = sorted(by_path)[:MAX_PATHS] if _is_whole(by_path) else None
+    paths = sorted(by_path)[:MAX_PATHS] if is_whole else None
     left_out = max(0, len(wanted) - MAX_MOUNTS)
     return {"mounts": {"mounts": wanted[:MAX_MOUNTS], "paths": paths, **({"left_out": left_out} if left_out else {})}}
 
 
-def _is_whole(paths: Collection[str]) -> bool:
-    """Whether the list has all mounts: the root, and /dev or /run, which every system has."""
-    return "/" in paths and ("/dev" in paths or "/run" in paths)
+def _is_whole(mounts: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the list has all mounts: the root, /dev or /run, and a tmpfs, which every system has."""
+    has_tmpfs = any("tmpfs" in (mount.get("type"), mount.get("source")) for mount in mounts.values())
+    return "/" in mounts and ("/dev" in mounts or "/run" in mounts) and has_tmpfs
 
 
 def _is_passed_over(mount: Mapping[str, Any]) -> bool:
@@ -126,7 +136,7 @@ def read_df(text: str) -> Mapping[str, object]:
     if header := _DF.search(text):
         unit = _unit(header["size"] or "")
         mounts += _df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit)
-    return collected(mounts)
+    return collected(mounts, typed_above(text))
 
 
 def _unit(heading: str) -> int:
@@ -191,7 +201,8 @@ def is_mount(text: str) -> bool:
 
 def read_mount(text: str) -> Mapping[str, object]:
     """The collector `mounts` without sizes. Raises CaptureError."""
-    return collected(row for line in text.split("\n") if (row := mount_of(line[:LONGEST_LINE])))
+    rows = (row for line in text.split("\n") if (row := mount_of(line[:LONGEST_LINE])))
+    return collected(rows, typed_above(text))
 
 
 FORMS = (
