@@ -74,6 +74,7 @@ def test_what_stands_before_a_line_hides_no_fault_in_it(text: str, source: str) 
         ("journalctl -b | grep -v exporter", OF_ALL_PROGRAMS),
         ("dmesg | grep Xid; grep Xid /var/log/syslog", OF_ALL_PROGRAMS),
         ("grep Xid /var/log/kern.log", "capture"),
+        ("cat journalctl-k.txt", "capture"),
         ("journalctl -k | grep Xid", "capture"),
         ("journalctl -b0 -xk", "capture"),
         ("journalctl --dmesg --no-pager", "capture"),
@@ -100,6 +101,12 @@ def test_the_command_above_the_lines_says_whether_programs_write_into_their_log(
 )
 def test_a_line_that_a_command_shows_without_the_log_s_prefix_is_read_and_fails_nothing(text: str) -> None:
     assert (messages(text), log(text)["source"]) == ([XID], OF_ALL_PROGRAMS)
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize("command", ["dmesg | grep -w -e free -e Xid", "mount -a; dmesg | tail -1"])
+def test_a_command_that_is_shown_above_for_another_output_s_sake_is_no_line_of_the_log(command: str) -> None:
+    assert messages(f"$ {command}\n[75145.414575] {XID}\n") == [XID]
 
 
 def test_what_the_kernel_says_first_after_a_console_s_prompt_is_read() -> None:

@@ -115,7 +115,7 @@ def _has_programs(text: str) -> bool:
     """Whether any line is a program's: then any user may have written those with the kernel's name."""
     if is_of_all(text):
         return True
-    text = _dated(text)
+    text = _dated(below_typed(text))
     return bool((_OF_PROGRAM_LATER if _FROM_BOOT.match(text) else _OF_PROGRAM).search(text))
 
 
@@ -138,7 +138,7 @@ def read(text: str) -> Mapping[str, object]:
     hold_to_one_node(text)
     if _has_programs(text):
         return read_of_all_programs(text)
-    text = shown(text)
+    text = shown(below_typed(text))
     return since_last_boot(_timed(_records(text)), is_cut=any(map(is_unclear, text.split("\n"))))
 
 

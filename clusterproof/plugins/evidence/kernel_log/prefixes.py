@@ -28,7 +28,7 @@ _LOG = re.compile(
 )
 _FILE_OF_ALL = re.compile(r"/var/log/(?:syslog|messages|user|daemon|debug)\b")
 _ONLY_OF_KERNEL = re.compile(  # options of journalctl
-    r"\s-[aeflmqrx]{0,8}k|\s--dmesg|_TRANSPORT=kernel|(?:-o|--output)[= ]?(?:json|export)"
+    r"(?<!\S)-[aeflmqrx]{0,8}k|(?<!\S)--dmesg|_TRANSPORT=kernel|(?:-o|--output)[= ]?(?:json|export)"
 )
 _NEXT_COMMAND = re.compile(r"[|;&]+")
 _OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files into which programs write
@@ -66,7 +66,7 @@ def shown(text: str) -> str:
 
 def shows_all_programs(command: str) -> bool:
     """Whether a command shows a log into which programs write too."""
-    commands = (part.partition("journalctl") for part in _NEXT_COMMAND.split(command))
+    commands = (f"{part} ".partition("journalctl ") for part in _NEXT_COMMAND.split(command))
     of_all = any(journalctl and not _ONLY_OF_KERNEL.search(options) for _, journalctl, options in commands)
     return bool(of_all or _FILE_OF_ALL.search(command))
 
