@@ -1,4 +1,4 @@
-"""nvidia-smi's shorter outputs parsed into the `nvml` collector: CSV, the table, lists, and error messages."""
+"""nvidia-smi's shorter outputs parsed into the `nvml` collector: the table, lists, and error messages."""
 
 from __future__ import annotations
 
@@ -9,67 +9,6 @@ import pytest
 
 from clusterproof.plugins.captures.collection import read_text
 from tests.captures.captured import first_gpu, gpus_in, output_of
-
-
-def test_csv_is_read_by_its_column_names_whatever_their_order() -> None:
-    text = """\
-        $ nvidia-smi --query-gpu=index,pci.bus_id,ecc.errors.uncorrected.volatile.dram,temperature.gpu --format=csv
-        index, pci.bus_id, ecc.errors.uncorrected.volatile.dram, temperature.gpu, power.limit [W], pcie.link.width.max
-        1, 00000000:64:00.0, 0, 40, 700.00 W, 16
-        0, 00000000:53:00.0, [Unknown Error], [N/A], [GPU requires reset], 16
-    """
-    lost, fine = gpus_in(text)
-    assert fine == {
-        "index": 1,
-        "lost": None,
-        "pci": "0000:64:00.0",
-        "ecc_uncorrected_dram": 0,
-        "temperature_c": 40.0,
-        "power_limit_w": 700.0,
-        "pcie_width_max": 16,
-    }
-    assert lost["lost"]["error"] == "RESET_REQUIRED"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard",
-        " 10:14:32 up 1 day,  3:04,  2 users,  load average: 0.08, 0.03, 0.01",
-        "Flags: fpu, vme, de",
-    ],
-)
-def test_a_line_of_another_output_below_the_csv_is_no_gpu(line: str) -> None:
-    values, _ = read_text(f"index, uuid, temperature.gpu\n0, GPU-a, 33\n1, [Unknown Error], 34\n{line}\n")
-    nvml: Any = values["nvml"]
-    assert [gpu["index"] for gpu in nvml["gpus"]] == [0, 1]
-
-
-def test_a_gpu_whose_csv_line_has_more_values_than_columns_is_there_and_nothing_is_known_of_it() -> None:
-    line = "1, Reset  <= this one, since noon"
-    values, problems = read_text(f"index, gpu_recovery_action\n0, None\n{line}\n")
-    nvml: Any = values["nvml"]
-    assert nvml["gpus"][1] == {"index": 1, "lost": None}
-    assert problems == [f"nvidia-smi --query-gpu: 3 values for 2 columns: {line}"]
-
-
-def test_of_the_csv_of_a_loop_that_ran_for_long_the_last_lines_are_read_and_the_others_counted() -> None:
-    lines = ["timestamp, index, temperature.gpu", *["2026/12/01 10:00:00.000, 0, 30"] * 5_000]
-    lines.append("2026/12/01 17:00:00.000, 0, [GPU is lost]")
-    values, problems = read_text("\n".join(lines) + "\n")
-    nvml: Any = values["nvml"]
-    assert nvml["gpus"][-1]["lost"]["error"] == "GPU_IS_LOST"
-    assert problems == ["nvidia-smi --query-gpu: 5,002 lines, of which the last 4,096 were read"]
-
-
-def test_the_last_value_of_a_csv_line_that_is_cut_short_is_ignored() -> None:
-    gpu = first_gpu("index, uuid, pcie.link.width.current, pcie.link.width.max\n0, GPU-a, 1")
-    assert gpu == {"index": 0, "lost": None, "uuid": "GPU-a"}
-
-
-def test_columns_alone_do_not_say_that_no_process_runs() -> None:
-    assert output_of("gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")["nvml"] == {"init": None}
-
 
 TABLE = """\
     Fri Jul  3 22:10:45 2026
@@ -171,6 +110,15 @@ def test_a_line_without_a_uuid_below_a_list_names_no_gpu_and_is_said_to_be_unrea
     nvml: Any = values["nvml"]
     assert (nvml["count"], [gpu["name"] for gpu in nvml["gpus"]]) == (2, ["NVIDIA H100", "NVIDIA H100"])
     assert problems == ["nvidia-smi -L: 2 lines below it of no known form: GPU 0: OK, GPU 1: FAULTY"]
+
+
+@pytest.mark.parametrize("cut", ["GPU 2: NVIDIA H1", "GPU 2: NVIDIA H100 (UUID: GPU-"])
+def test_a_list_whose_last_line_is_cut_does_not_say_how_many_gpus_there_are(cut: str) -> None:
+    both = "GPU 0: NVIDIA H100 (UUID: GPU-a)\nGPU 1: NVIDIA H100 (UUID: GPU-b)\n"
+    values, problems = read_text(f"{both}{cut}")
+    nvml: Any = values["nvml"]
+    assert ("count" in nvml, len(nvml["gpus"])) == (False, 2)
+    assert problems == [f"nvidia-smi -L: 1 line below it of no known form: {cut}"]
 
 
 def test_nvlink_s_shows_each_links_state_and_says_what_it_leaves_out() -> None:

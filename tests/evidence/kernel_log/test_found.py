@@ -69,10 +69,16 @@ def test_what_stands_before_a_line_hides_no_fault_in_it(text: str, source: str) 
         ("journalctl -b | grep NVRM", OF_ALL_PROGRAMS),
         ("sudo journalctl --since '2 days ago' | grep -i xid", OF_ALL_PROGRAMS),
         ("journalctl -t kernel", OF_ALL_PROGRAMS),  # which logger -t writes too
+        ("journalctl -b -tkernel", OF_ALL_PROGRAMS),
+        ("journalctl -b | grep Xid | sort -k3", OF_ALL_PROGRAMS),
+        ("journalctl -b | grep -v exporter", OF_ALL_PROGRAMS),
+        ("dmesg | grep Xid; grep Xid /var/log/syslog", OF_ALL_PROGRAMS),
         ("grep Xid /var/log/kern.log", "capture"),
+        ("cat journalctl-k.txt", "capture"),
         ("journalctl -k | grep Xid", "capture"),
         ("journalctl -b0 -xk", "capture"),
         ("journalctl --dmesg --no-pager", "capture"),
+        ("journalctl -kb --since today", "capture"),
         ("journalctl _TRANSPORT=kernel", "capture"),
         ("dmesg -T | grep Xid", "capture"),
     ],
@@ -80,6 +86,27 @@ def test_what_stands_before_a_line_hides_no_fault_in_it(text: str, source: str) 
 def test_the_command_above_the_lines_says_whether_programs_write_into_their_log(command: str, source: str) -> None:
     text = f"$ {command}\n{OF_SYSLOG}\n"
     assert (log(text)["source"], messages(text)) == (source, [XID])
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ journalctl -b -o cat | grep NVRM\n{XID}\n",
+        f"$ journalctl -b -o short-monotonic | grep NVRM\n[75145.414575] gpu001 kernel: {XID}\n",
+        f"$ grep Xid /var/log/messages | cut -d' ' -f6-\n[75145.414575] {XID}\n",
+        f"$ dmesg -T | grep Xid || grep Xid /var/log/syslog\n[Fri Oct 14 14:56:49 2022] {XID}\n",
+        f"$ dmesg | grep Xid; journalctl -b | tail -1\n[75145.414575] {XID}\nOct 14 14:57:01 gpu001 sshd[7]: hello\n",
+    ],
+)
+def test_a_line_that_a_command_shows_without_the_log_s_prefix_is_read_and_fails_nothing(text: str) -> None:
+    assert (messages(text), log(text)["source"]) == ([XID], OF_ALL_PROGRAMS)
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize("command", ["dmesg | grep -w -e free -e Xid", "mount -a; dmesg | tail -1"])
+def test_a_command_that_is_shown_above_for_another_output_s_sake_is_no_line_of_the_log(command: str) -> None:
+    assert messages(f"$ {command}\n[75145.414575] {XID}\n") == [XID]
 
 
 def test_what_the_kernel_says_first_after_a_console_s_prompt_is_read() -> None:

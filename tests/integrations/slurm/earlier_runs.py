@@ -11,10 +11,10 @@ from pathlib import Path
 
 from clusterproof.integrations.slurm import kept_code, standby
 from clusterproof.integrations.slurm.call import PROGRAM
-from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.settings import FILE, Settings
 from clusterproof.integrations.slurm.state import RUNTIME_FOLDER
 from tests.testbed.image import NodeImage
-from tests.testbed.node import Node, entered, healthy_p5, with_whole_machine
+from tests.testbed.node import Node, entered, healthy_p5, with_file, with_whole_machine
 
 CACHED = (f"{RUNTIME_FOLDER}/{kept_code.NAME}", f"{Settings().state}/{standby.RECORD}.json")
 IMPORTED = (str(Path(kept_code.__file__).parents[2]), str(Path(sysconfig.get_path("stdlib")).resolve()))
@@ -30,13 +30,16 @@ def leave_cache(node: Node) -> None:
     folder = node.root / RUNTIME_FOLDER[1:]
     folder.mkdir(0o700, exist_ok=True)
     for name, content in _cache().items():
-        (folder / name).touch(0o600)
-        (folder / name).write_bytes(content)
+        written = folder / f".{name}"  # a script may be reading the other one
+        written.touch(0o600)
+        written.write_bytes(content)
+        written.replace(folder / name)
 
 
 @functools.cache
 def _cache() -> Mapping[str, bytes]:
-    with entered(with_imports(with_whole_machine(healthy_p5()))) as node:
+    image = with_file(healthy_p5(), FILE, 'mode = "drain"\n')
+    with entered(with_imports(with_whole_machine(image))) as node:
         node.run([sys.executable, "-I", "-c", PROGRAM, "health-check"])
         files = [file for name in CACHED if (file := node.root / name[1:]).exists()]  # none, if time ran out
         return {file.name: file.read_bytes() for file in files}

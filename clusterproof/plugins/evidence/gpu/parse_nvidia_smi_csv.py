@@ -25,6 +25,13 @@ _IDENTITY = {
     "index": re.compile(r"\d{1,3}"),
     **dict.fromkeys(("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id"), re.compile(r"\S{1,100}")),
 }
+# What begins only lines of GPUs, by its column: a line with more values than columns is known by it.
+_FIRST = {
+    "timestamp": _IDENTITY["timestamp"],
+    "index": _IDENTITY["index"],
+    **dict.fromkeys(("uuid", "gpu_uuid"), re.compile(r"(?:GPU|MIG)-\S{1,96}")),
+    **dict.fromkeys(("pci.bus_id", "gpu_bus_id"), re.compile(r"[0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.\d")),
+}
 _LOOKED_AT = 20  # lines in which the column names are looked for
 
 
@@ -60,14 +67,18 @@ def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
             row = dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
             if "pid" in columns or (len(cells) <= len(columns) and _is_of_gpu(row)):
                 yield columns, row
-            elif _has_too_many(columns, cells):
-                yield columns, {columns[0]: cells[0]}
 
 
-def _has_too_many(columns: Sequence[str], cells: Sequence[str]) -> bool:
-    """Whether a line begins as a GPU's, and then has more than its values: which is whose is unknown."""
-    begins = _IDENTITY.get(columns[0])
-    return bool(len(cells) > len(columns) and begins and begins.fullmatch(cells[0]))
+def _overlong(text: str) -> Mapping[str, str]:
+    """Lines of GPUs with more values than columns, by the first one: which of the others is whose is unknown."""
+    columns = _first_columns(text) or [""]
+    form = _FIRST.get(columns[0]) if "pid" not in columns else None
+    lines: dict[str, str] = {}
+    for line in map(str.strip, text.rstrip("\n").split("\n")[-_MAX_ROWS:]):
+        first, _, others = line.partition(", ")
+        if form and form.fullmatch(first) and others.count(",") + 2 > len(columns):
+            lines.setdefault(first, line)
+    return lines
 
 
 def _is_of_gpu(row: Mapping[str, str]) -> bool:
@@ -81,9 +92,11 @@ def _read(text: str) -> Mapping[str, object]:
     named: dict[str, dict[str, object]] = {}
     nvml: dict[str, object] = {"init": None}
     inforoms: dict[str, bool] = {}
+    known = set()
     for columns, row in _rows(text):
         if not row:
             continue
+        known.add(row[columns[0]])
         if "pid" in columns:
             _add_process(named, row)
         elif "retired_pages.address" in columns:  # a line for each page: who has it is all that the collector can use
@@ -92,6 +105,9 @@ def _read(text: str) -> Mapping[str, object]:
             gpus.append(_gpu(row))
             nvml |= _of_all(row)
             inforoms |= _inforom(row)
+    column = (_first_columns(text) or [""])[0]
+    if column != "timestamp":
+        gpus += [_gpu({column: first}) for first in _overlong(text) if first not in known]
     if not gpus and not named and "pid" not in (_first_columns(text) or ()):
         raise CaptureError("no line below the column names")
     described = gpus + list(named.values())
@@ -149,13 +165,11 @@ def _first_columns(text: str) -> list[str] | None:
 
 def _unclear(text: str) -> Sequence[str]:
     """Lines on the rows of a loop that are too many to be read, and on the first one with too many values."""
-    lines = text.rstrip("\n").split("\n")
-    many = [f"{_NAME}: {len(lines):,} lines, of which the last {_MAX_ROWS:,} were read"]
-    columns = _first_columns(text) or [""]
-    rows = ((line, [cell.strip() for cell in line.split(",")]) for line in lines[-_MAX_ROWS:] if "pid" not in columns)
-    odd = next(((line, len(cells)) for line, cells in rows if _has_too_many(columns, cells)), None)
-    said = f"{_NAME}: {odd[1]} values for {len(columns)} columns: {odd[0].strip():.{_SHOWN}}" if odd else ""
-    return [*(many if len(lines) > _MAX_ROWS else []), *filter(None, [said])]
+    count, columns = text.rstrip("\n").count("\n") + 1, _first_columns(text) or []
+    many = f"{_NAME}: {count:,} lines, of which the last {_MAX_ROWS:,} were read" if count > _MAX_ROWS else ""
+    odd = next(iter(_overlong(text).values()), "")
+    said = f"{_NAME}: {odd.count(',') + 1} values for {len(columns)} columns: {odd:.{_SHOWN}}" if odd else ""
+    return [*filter(None, (many, said))]
 
 
 _NAME = "nvidia-smi --query-gpu"

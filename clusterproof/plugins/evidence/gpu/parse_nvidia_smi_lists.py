@@ -16,6 +16,7 @@ _GPU = re.compile(
     r"GPU (?P<index>\d{1,3}): "
     r"(?:(?P<name>.{1,100}?) \(UUID: (?P<uuid>[^)\s]{1,60})\)(?P<rest>.*)|(?P<bare>[^(:]{1,100}))"
 )
+_NUMBERED = re.compile(r"GPU (\d{1,3}): ")
 _MIG = re.compile(r"MIG \S+\s+Device\s+\d{1,3}: \(UUID: .*")
 _LINK = re.compile(r"Link (\d{1,2}): (<?inactive>?|[\d.]{1,10} GB/s|\[?[A-Za-z/! ]{3,30}\]?)", re.IGNORECASE)
 _COUNTER = re.compile(r"Link (\d{1,2}): ([A-Za-z][A-Za-z ()-]{2,60}?): (\d{1,18}|\S.*)")
@@ -80,19 +81,25 @@ def _read_list(text: str) -> Mapping[str, object]:
             continue
         partitions = any(_MIG.fullmatch(line) for line in below)
         gpus.append({**gpu, "mig_mode": True} if partitions else gpu)
-    numbers = [gpu["index"] for gpu in gpus]
     nvml: dict[str, object] = {"init": None, "gpus": gpus}
-    return {"nvml": {**nvml, "count": len(gpus)} if numbers == list(range(len(gpus))) else nvml}
+    numbers = [gpu["index"] for gpu in gpus]
+    is_whole = numbers == list(range(len(gpus))) and all(number < len(gpus) for number, _ in _of_no_list(text))
+    return {"nvml": {**nvml, "count": len(gpus)} if is_whole else nvml}
 
 
-def _of_no_list(text: str) -> Sequence[str]:
-    """A line on those below a list that only look like its own: `GPU 0: OK`, of a tool that has listed the GPUs."""
-    others = [f"GPU {gpu['index']}: {gpu['name']}" for gpu, _ in _all_blocks(text) if "uuid" not in gpu]
-    return (
-        [f"nvidia-smi -L: {number_of(len(others), 'line')} below it of no known form: {listed(others)}"]
-        if others
-        else []
-    )
+def _of_no_list(text: str) -> list[tuple[int, str]]:
+    """The numbers of GPUs in lines without a whole UUID: cut ones, and `GPU 0: OK` of a tool that has listed them."""
+    lines = (line.strip()[:_MAX_LINE] for line in text[:_MAX_TEXT].split("\n"))
+    numbered = ((_NUMBERED.match(line), _GPU.fullmatch(line), line) for line in lines)
+    return [(int(match[1]), line) for match, gpu, line in numbered if match and not (gpu and gpu["uuid"])]
+
+
+def _unclear_in_list(text: str) -> Sequence[str]:
+    """A line on those that only look like a list's own."""
+    others = [line for _, line in _of_no_list(text)]
+    if not others:
+        return ()
+    return [f"nvidia-smi -L: {number_of(len(others), 'line')} below it of no known form: {listed(others)}"]
 
 
 def _is_status(text: str) -> bool:
@@ -184,7 +191,7 @@ def _begins(line: str) -> bool:
 
 
 FORMS = (
-    Form("nvidia-smi -L", _is_list, _read_list, 40, _begins, _of_no_list),
+    Form("nvidia-smi -L", _is_list, _read_list, 40, _begins, _unclear_in_list),
     Form("nvidia-smi nvlink -s", _is_status, _read_status, 60, _begins),
     Form("nvidia-smi nvlink -e", _is_counters, _read_counters, 60, _begins),
 )

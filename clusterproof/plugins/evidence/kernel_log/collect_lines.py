@@ -28,7 +28,7 @@ MATTERS = Pattern(
     rb"|not rea|netd|error \(|.{0,30}link is|rebui|malic|broken|retr|data l|.{0,6}fw in)"
     rb"|dmar: (?:\[|.*time-?out)|.{0,40}amd-vi: [eci]|\w+ device=|arm-smmu.*(?:timeout|error|event 0|e mode)"
     rb"|mpt.sas_\w+: [fs]"
-    rb"|mce|edac|bert:|\S* ?\[hardw|soft.?offl|memory (?:fail|cg)|nmi|uhhu|serror|internal e"
+    rb"|mce|core: u|edac|bert:|\S* ?\[hardw|soft.?offl|memory (?:fail|cg)|nmi|uhhu|serror|internal e"
     rb"|cpu\d+: pack|thermal.* critical temp|clocksource: tim|tsc: m|irq \d+: nob"
     rb"|ipmi.*(?:incor|err|enab|fail)|out of mem|oom|system is d|vfs: file-m|cgroup: f"
     rb"|bug: |kernel [bp]|unable to handle|oops|general prot|invalid op"

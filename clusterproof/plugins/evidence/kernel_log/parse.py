@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
 from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, ISO_DAY, SYSLOG_TIME, WORD, ZONE, unwrap
-from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
+from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, is_typed_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, below_typed
 
@@ -106,14 +106,16 @@ def is_of_all_programs(text: str) -> bool:
     dated = _dated(text)
     lines = _first_lines(dated)
     is_dated = sum(1 for line in lines if _OF_SYSLOG.match(line)) > len(lines) * SHARE
-    return bool((is_dated or is_kernel_log(dated)) and _has_programs(text) and _OF_KERNEL.search(dated))
+    is_stamped = is_kernel_log(dated)
+    has_kernels = _OF_KERNEL.search(dated) or (is_stamped and is_typed_of_all(text))
+    return bool((is_dated or is_stamped) and has_kernels and _has_programs(text))
 
 
 def _has_programs(text: str) -> bool:
     """Whether any line is a program's: then any user may have written those with the kernel's name."""
     if is_of_all(text):
         return True
-    text = _dated(text)
+    text = _dated(below_typed(text))
     return bool((_OF_PROGRAM_LATER if _FROM_BOOT.match(text) else _OF_PROGRAM).search(text))
 
 
@@ -136,7 +138,7 @@ def read(text: str) -> Mapping[str, object]:
     hold_to_one_node(text)
     if _has_programs(text):
         return read_of_all_programs(text)
-    text = shown(text)
+    text = shown(below_typed(text))
     return since_last_boot(_timed(_records(text)), is_cut=any(map(is_unclear, text.split("\n"))))
 
 
@@ -166,7 +168,8 @@ def read_of_all_programs(text: str) -> Mapping[str, object]:
     Raises CaptureError.
     """
     hold_to_one_node(text)
-    return of_all_programs(_timed(_records("\n".join(_of_kernel(_dated(text))))))
+    lines = _of_kernel(_dated(below_typed(text)), may_be_bare=is_typed_of_all(text))
+    return of_all_programs(_timed(_records("\n".join(lines))))
 
 
 def of_all_programs(lines: list[tuple[float, str, int]]) -> Mapping[str, object]:
@@ -182,16 +185,21 @@ def _kept(lines: list[tuple[float, str, int]]) -> dict[str, Any]:
     return {**log, "lines": [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in log["lines"]]}
 
 
-def _of_kernel(text: str) -> list[str]:
-    """The kernel's lines, each with the further lines of its record, since the last boot that journalctl shows."""
+def _of_kernel(text: str, *, may_be_bare: bool) -> list[str]:
+    """The kernel's lines, each with the further lines of its record, since the last boot that journalctl shows.
+
+    Bare ones are without the time and the name that a journal or a syslog has before them.
+    """
     kernels: list[str] = []
-    is_kernels = False
+    is_kernels = may_be_bare
     for line in text.split("\n"):
         if _BOOT_LINE.match(line):
             kernels.clear()
-            is_kernels = False
+            is_kernels = may_be_bare
         elif _OF_SYSLOG.match(line):
             is_kernels = bool(_OF_KERNEL.match(line))
+        elif may_be_bare and _STAMPED.match(line):
+            is_kernels = True
         if is_kernels:
             kernels.append(line)
     return kernels

@@ -27,7 +27,10 @@ _LOG = re.compile(
     r"(?:[.-](?P<age>\d{1,10}))?(?:\.(?:gz|xz|bz2))?"
 )
 _FILE_OF_ALL = re.compile(r"/var/log/(?:syslog|messages|user|daemon|debug)\b")
-_ONLY_OF_KERNEL = re.compile(r"\s-[A-Za-z]{0,20}k|--dmesg|_TRANSPORT=kernel|json|export")  # options of journalctl
+_ONLY_OF_KERNEL = re.compile(  # options of journalctl
+    r"(?<!\S)-[aeflmqrx]{0,8}k|(?<!\S)--dmesg|_TRANSPORT=kernel|(?:-o|--output)[= ]?(?:json|export)"
+)
+_NEXT_COMMAND = re.compile(r"[|;&]+")
 _OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files into which programs write
 _FACILITY = r"(?:kern|user|mail|daemon|auth|authpriv|syslog|lpr|news|uucp|cron|ftp|local[0-7])\.[a-z]{3,7}"
 _LOGREAD = re.compile(rf"^{WORD} ({SYSLOG_TIME}) \d{{4}} {_FACILITY} ", re.MULTILINE)
@@ -63,15 +66,21 @@ def shown(text: str) -> str:
 
 def shows_all_programs(command: str) -> bool:
     """Whether a command shows a log into which programs write too."""
-    _, journalctl, options = command.partition("journalctl")
-    return bool(_FILE_OF_ALL.search(command) or (journalctl and not _ONLY_OF_KERNEL.search(options)))
+    commands = (f"{part} ".partition("journalctl ") for part in _NEXT_COMMAND.split(command))
+    of_all = any(journalctl and not _ONLY_OF_KERNEL.search(options) for _, journalctl, options in commands)
+    return bool(of_all or _FILE_OF_ALL.search(command))
 
 
 def is_of_all(text: str) -> bool:
     """Whether the prefixes, or the command above, show that the lines are from a log of all programs."""
-    if shows_all_programs(typed_above(text)) or _names_facilities(text):
+    if is_typed_of_all(text) or _names_facilities(text):
         return True
     return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
+
+
+def is_typed_of_all(text: str) -> bool:
+    """Whether the command above shows a log of all programs, perhaps without what stands there before a message."""
+    return shows_all_programs(typed_above(text))
 
 
 def hold_to_one_node(text: str) -> None:
