@@ -70,8 +70,10 @@ def evaluate_reports(node: Node) -> None:
 
 def evaluate_disk(disk: DiskHealth, most_percent: float) -> None:
     """Fail if a disk reports that it fails; a concern if it has errors, or is worn."""
-    faults, worn = ", ".join(disk.faults), ", ".join(disk.worn(most_percent))
-    fail_if(faults, f"{disk.label}: {faults}; expected a disk whose SMART status is healthy")
+    with part:
+        faults = ", ".join(disk.faults)
+        fail_if(faults, f"{disk.label}: {faults}; expected a disk whose SMART status is healthy")
+    worn = ", ".join(disk.worn(most_percent))
     concern_if(worn, f"{disk.label}: {worn}; expected no media error, and less than {most_percent:g} % used")
 
 

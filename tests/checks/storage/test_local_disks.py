@@ -106,6 +106,15 @@ def test_an_array_has_all_of_its_disks(array: dict[str, Any], verdict: Verdict, 
     assert all(finding.message.startswith(message) for finding in findings), findings
 
 
+@pytest.mark.parametrize("unread", ["media_errors", "used_percent", "spare_percent"])
+def test_a_value_that_is_unread_hides_no_disk_that_fails(unread: str) -> None:
+    values = dict.fromkeys(["passed", "said", "failing", "media_errors", "used_percent", "spare_percent"])
+    log = {"name": "nvme1", "serial": None, "least_spare_percent": None, **values, "critical_warning": 8}
+    evidence = node("gpu001", nvme={"controllers": [], "smart": {"logs": [log | {unread: "?"}]}})
+    messages = {finding.verdict: finding.message for finding in result_of("storage.disk_errors", evidence).by_verdict}
+    assert messages[FAIL].startswith("nvme1: read-only; expected"), messages
+
+
 @pytest.mark.parametrize(
     ("controller", "verdict"),
     [(TARGET, PASS), (TARGET | {"state": "connecting"}, CONCERN), (disk(0) | {"state": "connecting"}, FAIL)],

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.evidence.fact import CollectorData, collected_by
-from clusterproof.plugins.evidence.field import Field, Reported, boolean, integer, objects, optional, table, text, texts
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    boolean,
+    integer,
+    known,
+    objects,
+    optional,
+    table,
+    text,
+    texts,
+)
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -49,7 +60,7 @@ class DiskHealth(Reported):
     def faults(self) -> Iterator[str]:
         """Why the disk is about to fail, as it reports. Raises Incomplete."""
         warnings = self.critical_warning or 0
-        harmless = 1 << HOT | (1 << DEGRADED if self._is_worn_out else 0)
+        harmless = 1 << HOT | (1 << DEGRADED if known(lambda: self._is_worn_out, False) else 0)
         faulty = warnings & ~harmless
         if self.passed is False and (faulty or not warnings):
             yield f"its self-assessment failed ({self.said})" if self.said else "its self-assessment failed"
