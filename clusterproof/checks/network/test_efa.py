@@ -20,7 +20,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings
-from clusterproof.plugins.evidence.network import facts_fabric as libfabric
+from clusterproof.plugins.evidence.network import facts_fabric
 from clusterproof.plugins.evidence.network.facts import RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.version import parse, rules
@@ -186,9 +186,9 @@ def test_libfabric_efa(node: Node) -> None:
     except Absent:
         assert node.occasion != "ami", "fi_info is not installed; expected EFA's software in the image"
         not_applicable("fi_info is not installed here; the EFA software may live in the container")
-    problem = libfabric.error(fi_info.output)
+    problem = facts_fabric.error(fi_info.output)
     assert not problem, f"fi_info says {problem}; expected {devices} EFA domains"
-    domains = libfabric.domains(fi_info.output)
+    domains = facts_fabric.domains(fi_info.output)
     if not domains and fi_info.exit != 0:
         incomplete(f"fi_info ended with {fi_info.exit}: {fi_info.output.strip()[-100:]}")
     assert len(domains) >= devices, f"{len(domains)} EFA domains; expected {devices}, one for each device"

@@ -101,8 +101,8 @@ def test_nccl_correct(node: Node) -> None:
     """NCCL correctness.
 
     nccl-tests verify every result unless they run with -c 0. A wrong sum in a collective is a wrong gradient in
-    training, and nothing else shows it. Where rank 0 ran on several nodes at once, each ran by itself, and nothing is
-    known of what goes between them.
+    training, and nothing else shows it. Where several runs each have a rank 0 at once, each was
+    alone, and nothing is known of what goes between them.
 
     Remedy (investigate): Drain the node. Run nccl-tests again on this node alone, then with its neighbours, to find the
     faulty GPU or link.
@@ -141,10 +141,11 @@ def whole(log: NcclLog) -> None:
 
 
 def together(log: NcclLog) -> None:
-    """Raise Incomplete if each node ran by itself: nccl-tests without MPI do, however they are started."""
+    """Raise Incomplete if several ran at once, each by itself: as nccl-tests without MPI, however they are started."""
     if apart := known(lambda: log.apart, None):
+        where = within(fold(sorted(set(apart))), 200)
         incomplete(
-            f"rank 0 ran on each of {within(fold(apart), 200)} at once: nothing went between them; "
+            f"{len(apart)} runs at once, on {where}, each with a rank 0: nothing went between them; "
             "expected nccl-tests built with MPI=1"
         )
 

@@ -123,9 +123,10 @@ def test_runs_that_did_not_know_of_each_other_prove_nothing_between_their_nodes(
     second = first.replace("gpu001", "gpu002")
     result = correct(beside_each_other(first, second))
     assert result.verdict is INCOMPLETE, result.message
-    assert "rank 0 ran on each of gpu[001-002] at once: nothing went between them" in result.message
+    assert "2 runs at once, on gpu[001-002], each with a rank 0: nothing went between them" in result.message
     assert "expected nccl-tests built with MPI=1" in result.message
     assert correct(first + second).verdict is PASS  # one after the other
+    assert "2 runs at once, on gpu001, each with a rank 0" in correct(beside_each_other(first, first)).message
 
 
 def test_a_training_job_s_log_says_nothing_of_results() -> None:

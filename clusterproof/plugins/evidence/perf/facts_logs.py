@@ -105,7 +105,7 @@ class NcclLog(Reported):
     avg_busbw_gb_per_s = Field(optional(number))
     ranks = Field(optional(integer))
     hosts = Field(texts)
-    apart = Field(optional(texts))  # hosts of which each had a rank 0 at once: of runs that did not know of each other
+    apart = Field(optional(texts))  # hosts of the rank 0 of each run, of several at once
     problems = Field(texts)
     exit = Field(optional(integer))
     given = Field(optional(integer), "gpus")  # GPUs, where it was run over all of one node

@@ -103,8 +103,8 @@ def read(text: str) -> Mapping[str, object]:
     run: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
     run |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
     hosts: dict[str, None] = {}
-    first: set[str] = set()  # where rank 0 is of the runs that have not ended
-    apart: set[str] = set()
+    first: list[str] = []  # where rank 0 is of each run that has not ended
+    apart: list[str] = []
     problems: dict[str, None] = {}
     ranks = begun = ended = 0
     lines = list(_words(text))
@@ -112,14 +112,14 @@ def read(text: str) -> Mapping[str, object]:
         if device := _DEVICE.match(line):
             ranks += 1
             hosts[device[2]] = None
-            first |= {device[2]} if int(device[1]) == 0 else set()
-            apart |= first if len(first) > 1 else set()
+            first += [device[2]] if int(device[1]) == 0 else []
+            apart = max(apart, first, key=len) if len(first) > 1 else apart
             continue
         if _PROBLEM.match(line):
             problems[short(line.strip())] = None
         begun += bool(_OPTIONS.match(line))
         ended += bool(_OUT_OF_BOUNDS.match(line))
-        first = first if ended < begun else set()
+        first = first if ended < begun else []
         _take(run, line)
     if 0 < ended < begun and run["out_of_bounds"] == 0:  # the word alone says that another run has reached its end
         run["out_of_bounds"] = None
@@ -129,7 +129,7 @@ def read(text: str) -> Mapping[str, object]:
         "collective": collective,
         "ranks": ranks or None,
         "hosts": list(hosts)[:MAX_HOSTS],
-        "apart": sorted(apart)[:MAX_HOSTS] if ended == begun else [],  # otherwise one was cut off before the next
+        "apart": apart[:MAX_HOSTS] if ended == begun else [],  # otherwise one was cut off before the next
         "rows": list(_rows(lines))[:MAX_ROWS],
         "problems": [*problems][-MAX_PROBLEMS:],  # the last problem, with which it ended
         "exit": exit_status(text),
